@@ -1,0 +1,70 @@
+//! `check-status`: what was found on each point, and what to do.
+
+use super::Answer;
+use crate::status::findings;
+use crate::step::Level;
+use crate::view::database::{Database, database};
+use crate::view::roles::roles;
+use crate::view::tsa::registration;
+use crate::view::version::{Wanted, wanted};
+use crate::view::workers::workers;
+use crate::world::{Role, World};
+
+/// Findings, and with `verbose` all that is in order.
+pub fn report(world: &World, verbose: bool) -> Answer {
+    let mut answer = Answer::default();
+    let mut say = |key: &str, value: String| drop(answer.results.insert(key.to_owned(), value));
+    let found = findings(world);
+    let lines: Vec<String> = found.iter().map(|f| format!("{}: {}", f.level.word(), f.message)).collect();
+    say("healthy", found.iter().all(|f| f.level == Level::Active).to_string());
+    say("findings", if lines.is_empty() { "nothing to do".to_owned() } else { lines.join("\n") });
+
+    let roles = roles(world);
+    let machine = &world.machine;
+    let state = |role| {
+        let service = world.service(role);
+        match (service.active, service.changing) {
+            (true, _) => "runs",
+            (_, true) => "is starting or stopping",
+            _ => "does not run",
+        }
+    };
+    if roles.web {
+        let answers = machine.web.as_ref().map_or("no answer".into(), |info| format!("answers as {}", info.version));
+        say("web", format!("{}, {answers}", state(Role::Web)));
+        let workers = workers(world);
+        say("authorized-workers", workers.keys.len().to_string());
+    }
+    if roles.worker {
+        let tsa: Vec<String> = registration(world).servers.iter().map(|t| t.host.to_string()).collect();
+        let link = if machine.connected { "connected to" } else { "not connected to" };
+        let tsa = if tsa.is_empty() { "any web node".to_owned() } else { tsa.join(", ") };
+        say("worker", format!("{}, {link} {tsa}", state(Role::Worker)));
+        let driver = machine.volumes.map_or("not yet known".to_owned(), |v| format!("{v:?}"));
+        say("volumes", driver);
+    }
+    if verbose {
+        let version = machine.current.as_ref().map_or("none".to_owned(), ToString::to_string);
+        say("version", version);
+        if let Wanted::Exactly(version) = wanted(world) {
+            say("wanted-version", version.to_string());
+        }
+        let installed: Vec<String> = machine.installed.iter().map(|i| i.version.to_string()).collect();
+        say("installed-versions", installed.join(", "));
+        if roles.web {
+            let text = match database(world) {
+                Database::None => "not related".to_owned(),
+                Database::Ambiguous => "related twice".to_owned(),
+                Database::Waiting(what) => format!("waiting for {what}"),
+                Database::Bad(why) => format!("bad: {why}"),
+                Database::Ready(postgres) => {
+                    postgres.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                }
+            };
+            say("database", text);
+        }
+        let files: Vec<&str> = machine.files.keys().map(String::as_str).collect();
+        say("files", files.join("\n"));
+    }
+    answer
+}

@@ -1,0 +1,83 @@
+//! Keys and passwords are made here, and nowhere else.
+
+use crate::host::cmd::cmd;
+use crate::host::fs::{self, Root};
+use crate::juju::tools::Bag;
+use crate::paths;
+use crate::step::{KeyKind, SecretSource};
+use anyhow::{Context, Result, ensure};
+use std::fs::{File, Permissions};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Makes a key with Concourse's own program, in a private directory beside its place; the private half is moved
+/// there last, so that a pair is there whole or is made again.
+pub fn generate(root: &Root, kind: KeyKind, path: &str) -> Result<()> {
+    let target = root.path(path);
+    let dir = target.parent().context("a key needs a directory")?;
+    fs::make_dir(dir)?;
+    let temp = tempfile::Builder::new().prefix(".new-").permissions(Permissions::from_mode(0o700)).tempdir_in(dir)?;
+    let made = temp.path().join("key");
+    let word = match kind {
+        KeyKind::Ssh => "ssh",
+        KeyKind::Rsa => "rsa",
+    };
+    let program = root.path(paths::CURRENT).join("bin/concourse");
+    cmd(program).args(["generate-key", "-t", word, "-f"]).arg(&made).run()?;
+    for file in [&made, &made.with_extension("pub")] {
+        if file.exists() {
+            std::fs::set_permissions(file, Permissions::from_mode(0o600))?;
+        }
+    }
+    if kind == KeyKind::Ssh {
+        rename(&made.with_extension("pub"), &target.with_extension("pub"))?;
+    }
+    rename(&made, &target)
+}
+
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    std::fs::rename(from, to).with_context(|| format!("failed to move a key to {}", to.display()))
+}
+
+/// The content of a shared secret.
+pub fn content(root: &Root, source: SecretSource) -> Result<Bag> {
+    let read = |path: &str| fs::read(&root.path(path))?.with_context(|| format!("{path} is missing"));
+    let pairs = match source {
+        SecretSource::KeyFiles => vec![
+            ("tsa-host-key", read(paths::HOST_KEY)?),
+            ("tsa-public-key", read(paths::HOST_KEY_PUB)?.trim().to_owned()),
+            ("session-signing-key", read(paths::SESSION_KEY)?),
+        ],
+        SecretSource::NewPassword => vec![("password", random_text(32)?)],
+    };
+    Ok(pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+/// Letters and digits from the kernel's random numbers: nearly 6 bits each.
+pub fn random_text(length: usize) -> Result<String> {
+    const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    let mut source = File::open("/dev/urandom").context("failed to open /dev/urandom")?;
+    let mut text = String::with_capacity(length);
+    let mut bytes = [0u8; 64];
+    while text.len() < length {
+        source.read_exact(&mut bytes)?;
+        // Without the remainder of 256 / 62 no letter is likelier than another.
+        let fair = bytes.iter().filter(|b| **b < 248).map(|b| char::from(ALPHABET[usize::from(*b) % 62]));
+        text.extend(fair.take(length - text.len()));
+    }
+    ensure!(text.len() == length, "random text came out short");
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_long_and_never_the_same() {
+        let made: std::collections::BTreeSet<String> = (0..100).map(|_| random_text(32).unwrap()).collect();
+        assert_eq!(made.len(), 100);
+        assert!(made.iter().all(|p| p.len() == 32 && p.chars().all(|c| c.is_ascii_alphanumeric())));
+    }
+}

@@ -1,0 +1,89 @@
+//! The services are started, waited for, and sent away.
+
+use super::{Outcome, Trouble};
+use crate::host::cmd::cmd;
+use crate::host::fs::Root;
+use crate::host::http;
+use crate::observe::services::services;
+use crate::view::tsa::registration;
+use crate::view::version::published;
+use crate::world::{Role, World};
+use anyhow::Result;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(250);
+/// So many starts in a row are no accident.
+const RESTARTS: u32 = 4;
+
+/// (Re)starts a service and waits until it works. Zero patience: starting it is all that can be done now.
+pub fn restart(root: &Root, world: &World, role: Role, patience: Duration) -> Outcome {
+    // A web node's stop waits for its API to drain: a minute with running builds, 90 s at most.
+    cmd("systemctl").args(["restart", role.unit()]).deadline(Duration::from_secs(150)).run()?;
+    let end = Instant::now() + patience;
+    let _ = published(world);
+    while Instant::now() < end {
+        if works(root, world, role)? {
+            return Ok(Ok(()));
+        }
+        if restarts(role)? >= RESTARTS {
+            return Ok(Err(Trouble(format!("{} ends again and again right after its start", name(role)))));
+        }
+        sleep(PAUSE);
+    }
+    Ok(if patience.is_zero() {
+        Ok(())
+    } else {
+        let what = if role == Role::Web { "answer" } else { "register" };
+        Err(Trouble(format!("{} did not {what} within {} s", name(role), patience.as_secs())))
+    })
+}
+
+fn name(role: Role) -> &'static str {
+    match role {
+        Role::Web => "The web node",
+        Role::Worker => "The worker",
+    }
+}
+
+fn works(root: &Root, world: &World, role: Role) -> Result<bool> {
+    Ok(match role {
+        Role::Web => {
+            let port = world.config.as_ref().map_or(0, |c| c.web_port);
+            http::info(port, Duration::from_secs(2)).is_some()
+        }
+        Role::Worker => crate::observe::connected(root, &registration(world).servers)?,
+    })
+}
+
+fn restarts(role: Role) -> Result<u32> {
+    let text = cmd("systemctl").args(["show", "--property=NRestarts", "--value", role.unit()]).run()?;
+    Ok(text.trim().parse().unwrap_or(0))
+}
+
+/// Stops a service.
+pub fn stop(role: Role) -> Result<()> {
+    cmd("systemctl").args(["stop", role.unit()]).deadline(Duration::from_secs(150)).run().map(drop)
+}
+
+/// Tells the worker to land or retire, lets its builds end, and stops what is left of it after that time.
+pub fn leave(how: crate::step::Farewell, patience: Duration) -> Result<()> {
+    let signal = match how {
+        crate::step::Farewell::Land => "SIGUSR1",
+        crate::step::Farewell::Retire => "SIGUSR2",
+    };
+    let unit = Role::Worker.unit();
+    // A worker that is just between two starts has nobody to be told; then stopping is all there is.
+    let told = cmd("systemctl").args(["kill", "--kill-who=main", "--signal", signal, unit]).output()?;
+    let end = Instant::now() + patience;
+    let root = Root::new("/");
+    while told.status.success() && Instant::now() < end {
+        let service = services(&root)?.remove(&Role::Worker).unwrap_or_default();
+        if !service.active && !service.changing {
+            break;
+        }
+        sleep(PAUSE);
+    }
+    stop(Role::Worker)
+}

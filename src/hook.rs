@@ -1,0 +1,138 @@
+//! One hook: observe, plan, apply, until there is nothing left to do; then say what was seen.
+
+use crate::actions::{self, Action, Answer};
+use crate::apply::Applier;
+use crate::event::{Context, Event, Goal};
+use crate::host::fs::{self, Root};
+use crate::juju::memory::Memory;
+use crate::juju::{read, tools};
+use crate::observe::{Session, observe};
+use crate::paths;
+use crate::plan::plan;
+use crate::status::status;
+use crate::step::Step;
+use crate::world::World;
+use anyhow::{Context as _, Result, bail};
+use std::path::Path;
+
+/// A deployment from nothing takes seven; a world that still changes after this many is not being understood.
+const PASSES: usize = 16;
+
+/// Runs the hook or action that `context` tells of.
+///
+/// # Errors
+/// The unexpected: Juju shows it and runs the hook again.
+pub fn run(root: &Root, context: &Context) -> Result<()> {
+    let mut session = Session::default();
+    let charm = charm_identity(Path::new(&context.charm_dir));
+    session.memory = recall(root)?;
+    session.stale = session.memory.note(context, &charm);
+    read::refresh(&mut session.memory, context, &session.stale.clone())?;
+    session.memory.charm = charm;
+
+    match &context.event {
+        Event::Action(name) => action(root, context, &mut session, name)?,
+        event => {
+            let world = reconcile(root, context, &mut session, event.goal())?;
+            report(event.goal(), &world)?;
+        }
+    }
+    keep(root, context, &session.memory)
+}
+
+/// Applies plans until one is empty.
+fn reconcile(root: &Root, context: &Context, session: &mut Session, goal: Goal) -> Result<World> {
+    let mut last = vec![];
+    for _ in 0..PASSES {
+        let world = observe(root, context, session)?;
+        let steps = plan(goal, &world);
+        if steps.is_empty() {
+            return Ok(world);
+        }
+        if goal != Goal::Remove {
+            // What was read so far is not read again, should this hook be cut off.
+            keep(root, context, &session.memory)?;
+        }
+        last = steps.iter().map(ToString::to_string).collect();
+        apply(root, context, session, &world, &steps)?;
+    }
+    bail!("the machine does not come to rest; still to do: {}", last.join(", "))
+}
+
+/// Applies steps up to the first that meets trouble; the next plan knows of it.
+fn apply(root: &Root, context: &Context, session: &mut Session, world: &World, steps: &[Step]) -> Result<()> {
+    tools::log("DEBUG", &format!("plan: {}", steps.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")));
+    for step in steps {
+        let outcome = Applier { root, context, session, world }
+            .apply(step)
+            .with_context(|| format!("failed to {step}"))?;
+        if let Err(trouble) = outcome {
+            let Some(concern) = step.concern() else { bail!("failed to {step}: {}", trouble.0) };
+            tools::log("WARNING", &format!("{step}: {}", trouble.0));
+            session.troubles.insert(concern, trouble.0);
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The end of a unit's life has no status of its own: Juju sets one.
+fn report(goal: Goal, world: &World) -> Result<()> {
+    if goal == Goal::Run {
+        let status = status(world);
+        tools::status_set(status.level.word(), &status.message)?;
+    }
+    Ok(())
+}
+
+fn action(root: &Root, context: &Context, session: &mut Session, name: &str) -> Result<()> {
+    let action = match Action::parse(name, &tools::action_get()?) {
+        Ok(action) => action,
+        Err(why) => return tools::action_fail(&why),
+    };
+    let before = observe(root, context, session)?;
+    let answer = match actions::steps(&action, &before) {
+        Err(why) => Answer::failed(why),
+        Ok(steps) if steps.is_empty() && action.only_looks() => actions::answer(&action, &before),
+        Ok(steps) => {
+            apply(root, context, session, &before, &steps)?;
+            let after = reconcile(root, context, session, Goal::Run)?;
+            report(Goal::Run, &after)?;
+            actions::answer(&action, &after)
+        }
+    };
+    if !answer.results.is_empty() {
+        tools::action_set(&answer.results)?;
+    }
+    if let Some(secret) = &answer.output {
+        // Results are arguments of a tool, which every user of the machine can read; standard output is not.
+        print!("{}", secret.expose());
+    }
+    answer.failure.map_or(Ok(()), |why| tools::action_fail(&why))
+}
+
+fn recall(root: &Root) -> Result<Memory> {
+    let text = fs::read(&root.path(paths::MEMORY))?;
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+}
+
+/// Not after a removal: it would be the one thing left behind.
+fn keep(root: &Root, context: &Context, memory: &Memory) -> Result<()> {
+    let path = root.path(paths::MEMORY);
+    if context.event.goal() == Goal::Remove {
+        return Ok(());
+    }
+    let text = serde_json::to_vec(memory)?;
+    if fs::read(&path)?.as_deref().map(str::as_bytes) == Some(&text) {
+        return Ok(());
+    }
+    fs::write_atomic(&path, &text, 0o600, None)
+}
+
+/// Tells one charm from another, also after an upgrade out of an error, which runs no upgrade-charm.
+fn charm_identity(dir: &Path) -> String {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(dir.join("dispatch"))
+        .map(|meta| format!("{}-{}-{}", meta.size(), meta.mtime(), meta.mtime_nsec()))
+        .unwrap_or_default()
+}

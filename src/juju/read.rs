@@ -1,0 +1,95 @@
+//! Brings the memory up to date: as few calls as the event allows.
+
+use super::memory::{ENDPOINTS, Memory, Stale};
+use super::tools;
+use crate::event::{Context, bare_secret_id};
+use anyhow::Result;
+
+/// Reads what `stale` names.
+///
+/// # Errors
+/// A hook tool failed.
+pub fn refresh(memory: &mut Memory, context: &Context, stale: &Stale) -> Result<()> {
+    if stale.everything {
+        for endpoint in ENDPOINTS {
+            let ids = tools::relation_ids(endpoint)?;
+            memory.retain_relations(endpoint, &ids);
+            for id in &ids {
+                relation(memory, context, endpoint, id, None, true)?;
+            }
+        }
+        memory.resource = tools::resource_get("concourse")?;
+    }
+    if let Some(of) = &stale.relation {
+        relation(memory, context, &of.endpoint, &of.id, of.unit.as_deref(), of.app)?;
+    }
+    if stale.everything || stale.addresses {
+        for endpoint in ["web-tsa", "concourse-peer", "monitoring"] {
+            let needed = endpoint == "concourse-peer" || memory.one(endpoint).is_some();
+            match if needed { tools::ingress_address(endpoint)? } else { None } {
+                Some(address) => drop(memory.addresses.insert(endpoint.to_owned(), address)),
+                None if needed => {}
+                None => drop(memory.addresses.remove(endpoint)),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn relation(
+    memory: &mut Memory,
+    context: &Context,
+    endpoint: &str,
+    id: &str,
+    moved: Option<&str>,
+    app: bool,
+) -> Result<()> {
+    let Some(members) = tools::relation_list(id)? else {
+        memory.relations.entry(endpoint.to_owned()).or_default().remove(id);
+        return Ok(());
+    };
+    let mut unread = memory.set_members(endpoint, id, members.clone());
+    // The event's unit may not be listed: in departed it is gone, and its bag is of no more use.
+    unread.extend(moved.filter(|unit| members.iter().any(|m| m == unit)).map(str::to_owned));
+    for unit in unread {
+        let bag = tools::relation_get_unit(id, &unit)?;
+        memory.relation_mut(endpoint, id).units.insert(unit, bag);
+    }
+    let name = match &memory.relation_mut(endpoint, id).app {
+        _ if endpoint == "concourse-peer" => Some(context.unit.application().to_owned()),
+        Some(name) => Some(name.clone()),
+        None => tools::relation_app(id)?,
+    };
+    // Only these two speak through the application's bag.
+    if app && matches!(endpoint, "database" | "concourse-peer") {
+        if let Some(name) = &name {
+            memory.relation_mut(endpoint, id).app_bag = tools::relation_get_app(id, name)?;
+        }
+    }
+    memory.relation_mut(endpoint, id).app = name;
+    Ok(())
+}
+
+/// Reads the secrets that are wanted and not yet known, and forgets those that are not wanted any more.
+/// One that this unit may not read stays unknown, and is asked for again next time.
+///
+/// # Errors
+/// A hook tool failed.
+pub fn secrets(memory: &mut Memory, stale: &Stale, wanted: &[&str]) -> Result<()> {
+    let bare: Vec<&str> = wanted.iter().map(|id| bare_secret_id(id)).collect();
+    // The leader tells the other owners of a shared secret by the peers' bag: Juju tells consumers only.
+    let shared = stale.relation.as_ref().is_some_and(|r| r.endpoint == "concourse-peer" && r.app);
+    memory.secrets.retain(|id, _| bare.contains(&id.as_str()));
+    for id in wanted {
+        let key = bare_secret_id(id);
+        let moved = stale.everything || shared || stale.secret.as_deref() == Some(key);
+        if !moved && memory.secrets.contains_key(key) {
+            continue;
+        }
+        match tools::secret_get(id, moved)? {
+            Ok(content) => drop(memory.secrets.insert(key.to_owned(), content)),
+            Err(tools::Denied) => drop(memory.secrets.remove(key)),
+        }
+    }
+    Ok(())
+}

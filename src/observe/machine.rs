@@ -1,0 +1,90 @@
+//! The machine: files, versions, services.
+
+use super::services::services;
+use crate::config::Config;
+use crate::host::fs::{Owner, Root, mode_and_owner, read};
+use crate::install;
+use crate::juju::memory::Memory;
+use crate::parse::Version;
+use crate::paths;
+use crate::world::{FileOnDisk, Machine};
+use anyhow::Result;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+
+/// Reads the machine under `root`.
+///
+/// # Errors
+/// Something is there that can't be read.
+pub fn machine(root: &Root, _config: Option<&Config>, memory: &Memory) -> Result<Machine> {
+    let mut files = BTreeMap::new();
+    for path in paths::MANAGED {
+        let real = root.path(path);
+        if let (Some(text), Some((mode, owner))) = (read(&real)?, mode_and_owner(&real)) {
+            files.insert(path.to_owned(), FileOnDisk { text, mode, owner });
+        }
+    }
+    let installed = install::installed(root)?;
+    let current = linked(root, paths::CURRENT);
+    let proven = files.get(paths::PROVEN).map(|f| f.text.trim()) == current.as_ref().map(ToString::to_string).as_deref();
+    let others = installed.iter().map(|i| &i.version).filter(|v| Some(*v) != current.as_ref());
+    let in_use = others.filter(|v| install::in_use(root, v)).cloned().collect();
+    Ok(Machine {
+        claim: read(&root.path(paths::CLAIM))?.filter(|claim| is_alive(root, claim)),
+        user: user(root)?,
+        drained: files.contains_key(paths::DRAINED),
+        files,
+        in_use,
+        installed,
+        previous: linked(root, paths::PREVIOUS),
+        proven: proven && current.is_some(),
+        current,
+        failed: json(root, paths::FAILED)?,
+        resource: memory.resource.as_deref().and_then(install::resource_stamp),
+        override_version: json(root, paths::OVERRIDE)?,
+        arch: match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        }
+        .to_owned(),
+        services: services(root)?,
+        web: None,
+        connected: false,
+        volumes: json(root, paths::VOLUMES)?,
+        work_dir: read(&root.path(paths::WORK_DIR_ID))?.map(|id| id.trim().to_owned()),
+        leftovers: paths::OURS
+            .iter()
+            .filter(|path| root.path(path).symlink_metadata().is_ok())
+            .map(|path| (*path).to_owned())
+            .collect(),
+    })
+}
+
+/// A claim holds while its unit's agent is there: a unit that was removed by force leaves its claim behind.
+fn is_alive(root: &Root, claim: &str) -> bool {
+    let unit = claim.split(' ').next().unwrap_or_default().replace('/', "-");
+    root.path(format!("/var/lib/juju/agents/unit-{unit}")).exists()
+}
+
+/// The version that a symlink names.
+fn linked(root: &Root, link: &str) -> Option<Version> {
+    let target = std::fs::read_link(root.path(link)).ok()?;
+    target.file_name()?.to_str()?.parse().ok()
+}
+
+/// A file of the charm's own; one that it can't read any more counts as absent.
+fn json<T: DeserializeOwned>(root: &Root, path: &str) -> Result<Option<T>> {
+    Ok(read(&root.path(path))?.and_then(|text| serde_json::from_str(&text).ok()))
+}
+
+/// The system user, from the machine's own list.
+fn user(root: &Root) -> Result<Option<Owner>> {
+    let Some(text) = read(&root.path("/etc/passwd"))? else { return Ok(None) };
+    Ok(text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some("concourse")).then_some(())?;
+        let (_password, uid, gid) = (fields.next()?, fields.next()?, fields.next()?);
+        Some(Owner { uid: uid.parse().ok()?, gid: gid.parse().ok()? })
+    }))
+}

@@ -1,0 +1,96 @@
+//! Looks at the world and changes nothing in it.
+
+mod machine;
+mod network;
+pub mod services;
+
+use crate::config;
+use crate::event::Context;
+use crate::host::fs::Root;
+use crate::juju::memory::{Memory, Stale};
+use crate::juju::{read, tools};
+use crate::view::secrets;
+pub use network::connected;
+
+use crate::world::{Concern, Record, Role, World};
+use anyhow::{Context as _, Result};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Key of the record in Juju's state of the unit.
+pub const RECORD: &str = "record";
+
+/// What a hook carries from one look at the world to the next.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// What was read from Juju.
+    pub memory: Memory,
+    /// What became stale with this event.
+    pub stale: Stale,
+    /// The record as it was when the hook began.
+    pub committed: Option<Record>,
+    /// The record with this hook's writes.
+    pub record: Record,
+    /// Options and leadership, which don't change in a hook.
+    pub options: Option<(serde_json::Map<String, serde_json::Value>, bool)>,
+    /// What could not be done.
+    pub troubles: BTreeMap<Concern, String>,
+    /// What was started.
+    pub started: BTreeSet<Role>,
+}
+
+/// One look.
+///
+/// # Errors
+/// A hook tool failed, or the machine can't be read.
+pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<World> {
+    let (options, leader) = match session.options.take() {
+        Some(known) => known,
+        None => (tools::config_get()?, tools::is_leader()?),
+    };
+    session.options = Some((options.clone(), leader));
+    if session.committed.is_none() {
+        session.record = record()?;
+        session.committed = Some(session.record.clone());
+    }
+
+    let parsed = config::parse(&options, &context.model_proxy);
+    if parsed.is_ok() {
+        session.memory.good_options = Some(options);
+    }
+    let (config, problems) = match parsed {
+        Ok(config) => (Some(config), vec![]),
+        Err(problems) => {
+            let good = session.memory.good_options.as_ref();
+            (good.and_then(|options| config::parse(options, &context.model_proxy).ok()), problems)
+        }
+    };
+
+    let mut world = World {
+        unit: context.unit.clone(),
+        model: (context.model.clone(), context.model_uuid.clone()),
+        machine: machine::machine(root, config.as_ref(), &session.memory)?,
+        config,
+        problems,
+        leader,
+        memory: session.memory.clone(),
+        record: session.record.clone(),
+        committed: session.committed.clone().unwrap_or_default(),
+        troubles: session.troubles.clone(),
+        started: session.started.clone(),
+    };
+    let wanted: Vec<String> = secrets::wanted(&world).into_iter().map(str::to_owned).collect();
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    read::secrets(&mut session.memory, &session.stale, &wanted)?;
+    // What this event made stale has been read; a later look in the same hook reads only what is new.
+    session.stale = Stale::default();
+    world.memory = session.memory.clone();
+    network::probe(root, &mut world)?;
+    Ok(world)
+}
+
+fn record() -> Result<Record> {
+    match tools::state_get()?.get(RECORD) {
+        None => Ok(Record::default()),
+        Some(text) => serde_json::from_str(text).context("failed to read the record in Juju's state"),
+    }
+}

@@ -1,0 +1,88 @@
+//! Every path that the charm owns (design §2.6).
+
+/// Versions side by side.
+pub const VERSIONS: &str = "/opt/concourse/versions";
+/// Symlink to the version that the services start.
+pub const CURRENT: &str = "/opt/concourse/current";
+/// Symlink to the version before it.
+pub const PREVIOUS: &str = "/opt/concourse/previous";
+/// All of Concourse's programs.
+pub const OPT: &str = "/opt/concourse";
+
+/// Settings of web and worker.
+pub const ETC: &str = "/etc/concourse";
+/// The web node's settings.
+pub const WEB_ENV: &str = "/etc/concourse/web.env";
+/// The worker's settings.
+pub const WORKER_ENV: &str = "/etc/concourse/worker.env";
+/// CA of the database.
+pub const POSTGRES_CA: &str = "/etc/concourse/postgres-ca.pem";
+
+/// The web node's unit.
+pub const WEB_UNIT: &str = "/etc/systemd/system/concourse-web.service";
+/// The worker's unit.
+pub const WORKER_UNIT: &str = "/etc/systemd/system/concourse-worker.service";
+/// The part of the worker's unit that differs from machine to machine.
+pub const WORKER_DROPIN: &str = "/etc/systemd/system/concourse-worker.service.d/10-charm.conf";
+
+/// Home of the user, keys and work.
+pub const VAR: &str = "/var/lib/concourse";
+/// Keys.
+pub const KEYS: &str = "/var/lib/concourse/keys";
+/// Key that proves the web node to workers.
+pub const HOST_KEY: &str = "/var/lib/concourse/keys/tsa_host_key";
+/// Its public half.
+pub const HOST_KEY_PUB: &str = "/var/lib/concourse/keys/tsa_host_key.pub";
+/// Key that signs sessions of users.
+pub const SESSION_KEY: &str = "/var/lib/concourse/keys/session_signing_key";
+/// Public keys of workers that may register.
+pub const AUTHORIZED_KEYS: &str = "/var/lib/concourse/keys/authorized_worker_keys";
+/// Key that proves the worker.
+pub const WORKER_KEY: &str = "/var/lib/concourse/keys/worker_key";
+/// Its public half.
+pub const WORKER_KEY_PUB: &str = "/var/lib/concourse/keys/worker_key.pub";
+/// Public host keys of the web nodes that the worker trusts.
+pub const TSA_KEYS: &str = "/var/lib/concourse/keys/tsa_host_keys.pub";
+/// Containers and volumes of the worker.
+pub const WORK_DIR: &str = "/var/lib/concourse/worker";
+/// Identity of the work dir; gone when the work dir was emptied.
+pub const WORK_DIR_ID: &str = "/var/lib/concourse/worker/.concourse-ci-machine";
+
+/// What the charm itself keeps on the machine.
+pub const STATE: &str = "/var/lib/concourse/charm";
+/// What was read from Juju.
+pub const MEMORY: &str = "/var/lib/concourse/charm/memory.json";
+/// Which unit the machine belongs to.
+pub const CLAIM: &str = "/var/lib/concourse/charm/unit";
+/// There while an operator wants the worker away.
+pub const DRAINED: &str = "/var/lib/concourse/charm/drained";
+/// How volumes are kept.
+pub const VOLUMES: &str = "/var/lib/concourse/charm/volumes";
+/// The version that did not come up.
+pub const FAILED: &str = "/var/lib/concourse/charm/failed-version.json";
+/// The version that an action asked for.
+pub const OVERRIDE: &str = "/var/lib/concourse/charm/wanted-version.json";
+/// The version that was seen working last.
+pub const PROVEN: &str = "/var/lib/concourse/charm/proven-version";
+
+/// Written by the units themselves when they start.
+pub const RUN: &str = "/run/concourse-ci-machine";
+
+/// Files that the plan may write or remove; `observe` reads them all.
+pub const MANAGED: [&str; 15] = [
+    WEB_ENV, WORKER_ENV, POSTGRES_CA, WEB_UNIT, WORKER_UNIT, WORKER_DROPIN, HOST_KEY, HOST_KEY_PUB, SESSION_KEY,
+    AUTHORIZED_KEYS, WORKER_KEY, WORKER_KEY_PUB, TSA_KEYS, DRAINED, PROVEN,
+];
+
+/// All that the charm may leave on a machine; `observe` tells which of it is there.
+pub const OURS: [&str; 9] = [
+    WEB_UNIT,
+    WORKER_DROPIN,
+    WORKER_UNIT,
+    WEB_ENV,
+    WORKER_ENV,
+    POSTGRES_CA,
+    OPT,
+    RUN,
+    VAR,
+];

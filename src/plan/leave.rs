@@ -1,0 +1,45 @@
+//! The unit goes. Every part is safe to repeat, and goes on past what is already gone.
+
+use crate::step::{Farewell, Step};
+use crate::world::{Concern, Role, World};
+use std::time::Duration;
+
+/// In most removals the worker has retired with its relation, and this finds nothing to do.
+const LAST_WORDS: Duration = Duration::from_secs(60);
+
+/// Services stop; files stay.
+pub fn stop(world: &World) -> Vec<Step> {
+    let mut steps = vec![];
+    let worker = world.service(Role::Worker);
+    if worker.active || worker.changing {
+        if !world.troubles.contains_key(&Concern::Leave) {
+            steps.push(Step::Leave(Farewell::Retire, LAST_WORDS));
+        }
+        steps.push(Step::EndContainers);
+    }
+    let web = world.service(Role::Web);
+    if web.active || web.changing {
+        steps.push(Step::Stop(Role::Web));
+    }
+    for role in [Role::Worker, Role::Web] {
+        if world.service(role).enabled {
+            steps.push(Step::Enable(role, false));
+        }
+    }
+    steps
+}
+
+/// The machine is left as it was found; the operator's own `*.local.env` and drop-ins are not ours to remove.
+pub fn remove(world: &World) -> Vec<Step> {
+    let mut steps = stop(world);
+    let left = &world.machine.leftovers;
+    let units = left.iter().any(|path| path.starts_with("/etc/systemd/"));
+    steps.extend(left.iter().cloned().map(Step::Remove));
+    if units {
+        steps.push(Step::DaemonReload);
+    }
+    if world.machine.user.is_some() {
+        steps.push(Step::RemoveUser);
+    }
+    steps
+}

@@ -1,0 +1,64 @@
+//! What to do about the world: the only place where that is decided.
+//!
+//! A plan may be cut short anywhere and made again: each step is one that the next observation can see, and steps
+//! that need the outcome of others simply come in the next pass. An empty plan means: done for now.
+
+mod install;
+mod keys;
+mod leave;
+pub(crate) mod machine;
+mod publish;
+mod web;
+pub(crate) mod worker;
+
+use crate::event::Goal;
+use crate::step::{File, FileOwner, Step};
+use crate::world::World;
+
+/// The steps from `world` towards `goal`.
+pub fn plan(goal: Goal, world: &World) -> Vec<Step> {
+    if machine::belongs_to_another(world) {
+        return vec![];
+    }
+    match goal {
+        Goal::Run if world.config.is_none() => vec![],
+        Goal::Run => {
+            let mut steps = machine::steps(world);
+            steps.extend(install::steps(world));
+            if world.machine.user.is_some() {
+                steps.extend(keys::steps(world));
+                steps.extend(web::steps(world));
+                steps.extend(worker::steps(world));
+            }
+            steps.extend(publish::steps(world));
+            steps.extend(install::cleanup(world));
+            steps
+        }
+        Goal::Stop => leave::stop(world),
+        Goal::Remove => leave::remove(world),
+    }
+}
+
+/// Writes for those files that are not yet as they should be.
+fn writes(world: &World, files: &[File]) -> Vec<Step> {
+    files.iter().filter(|file| !is_as_wanted(world, file)).cloned().map(Step::Write).collect()
+}
+
+fn is_as_wanted(world: &World, file: &File) -> bool {
+    let Some(found) = world.machine.files.get(&file.path) else { return false };
+    let user = world.machine.user.as_ref();
+    let (uid, gid) = match file.owner {
+        FileOwner::Root => (Some(0), Some(0)),
+        FileOwner::RootConcourse => (Some(0), user.map(|u| u.gid)),
+        FileOwner::Concourse => (user.map(|u| u.uid), user.map(|u| u.gid)),
+    };
+    found.text == file.text
+        && found.mode == file.mode
+        && Some(found.owner.uid) == uid
+        && Some(found.owner.gid) == gid
+}
+
+/// Removals for those paths that are there.
+fn removals(world: &World, paths: &[&str]) -> Vec<Step> {
+    paths.iter().filter(|path| world.file(path).is_some()).map(|path| Step::Remove((*path).into())).collect()
+}

@@ -1,0 +1,117 @@
+//! The web node runs with what it should, and is restarted only for what a reload can't do.
+
+use super::{removals, writes};
+use crate::paths;
+use crate::step::{File, FileOwner, Level, Status, Step};
+use crate::view::roles::roles;
+use crate::view::web::{files, start_digest, text_digest};
+use crate::view::workers::workers;
+use crate::world::{Concern, Role, World};
+use std::time::Duration;
+
+/// Migrations of a large database take their time.
+const UP: Duration = Duration::from_secs(180);
+
+/// Brings the web node to where it should be, or away.
+pub fn steps(world: &World) -> Vec<Step> {
+    if !roles(world).web {
+        return away(world);
+    }
+    let Some(current) = &world.machine.current else { return vec![] };
+    let Ok(files) = files(world) else { return keys_only(world) };
+    let service = world.service(Role::Web);
+    let mut steps = writes(world, &files);
+    let has_ca = files.iter().any(|f| f.path == paths::POSTGRES_CA);
+    if !has_ca {
+        steps.extend(removals(world, &[paths::POSTGRES_CA]));
+    }
+    if service.stale || steps.iter().any(|s| matches!(s, Step::Write(f) if f.path == paths::WEB_UNIT)) {
+        steps.push(Step::DaemonReload);
+    }
+    if !service.enabled {
+        steps.push(Step::Enable(Role::Web, true));
+    }
+    let tried = world.started.contains(&Role::Web) || world.troubles.contains_key(&Concern::Migration);
+    let right = service.started_with.as_deref() == Some(&start_digest(&files, current));
+    let down = !service.active && !service.changing;
+    if (down || !right) && !tried {
+        let what = if service.active { "Restarting" } else { "Starting" };
+        let message = format!("{what} the web node...");
+        steps.push(Step::Say(Status { level: Level::Maintenance, message }));
+        steps.push(Step::Restart(Role::Web, UP));
+    } else {
+        steps.extend(reload(world, steps.iter().any(writes_keys)));
+        steps.extend(proven(world));
+        steps.extend(prune(world));
+    }
+    steps
+}
+
+/// Who may register is kept right even while something else is not.
+fn keys_only(world: &World) -> Vec<Step> {
+    if world.file(paths::AUTHORIZED_KEYS).is_none() {
+        return vec![];
+    }
+    let text = workers(world).authorized_keys();
+    let file = File { path: paths::AUTHORIZED_KEYS.into(), text, mode: 0o644, owner: FileOwner::Concourse };
+    let mut steps = writes(world, &[file]);
+    let written = !steps.is_empty();
+    steps.extend(reload(world, written));
+    steps
+}
+
+fn writes_keys(step: &Step) -> bool {
+    matches!(step, Step::Write(file) if file.path == paths::AUTHORIZED_KEYS)
+}
+
+/// The unit itself records which keys it has read, so that a reload can't get lost.
+fn reload(world: &World, written: bool) -> Option<Step> {
+    let service = world.service(Role::Web);
+    let on_disk = world.file(paths::AUTHORIZED_KEYS).map(text_digest);
+    let needed = service.active && (written || service.loaded_keys != on_disk);
+    needed.then_some(Step::Reload(Role::Web))
+}
+
+/// A version that answers is one to come back to.
+fn proven(world: &World) -> Option<Step> {
+    let current = world.machine.current.as_ref()?;
+    let answers = world.machine.web.as_ref().is_some_and(|info| info.version == current.to_string());
+    (answers && !world.machine.proven).then(|| super::worker::mark_proven(current))
+}
+
+/// Workers of units that are gone leave the list at once, and not after a minute as stalled ones.
+fn prune(world: &World) -> Option<Step> {
+    let related = workers(world).names;
+    let names: Vec<String> = world.memory.departed.iter().filter(|n| !related.contains(*n)).cloned().collect();
+    let possible = world.machine.web.is_some() && !world.troubles.contains_key(&Concern::Prune);
+    (possible && !names.is_empty()).then_some(Step::Prune(names))
+}
+
+fn away(world: &World) -> Vec<Step> {
+    let service = world.service(Role::Web);
+    let mut steps = vec![];
+    if service.active || service.changing {
+        steps.push(Step::Stop(Role::Web));
+    }
+    if service.enabled {
+        steps.push(Step::Enable(Role::Web, false));
+    }
+    let unit = removals(world, &[paths::WEB_UNIT]);
+    let reload = !unit.is_empty();
+    steps.extend(unit);
+    if reload {
+        steps.push(Step::DaemonReload);
+    }
+    steps.extend(removals(
+        world,
+        &[
+            paths::WEB_ENV,
+            paths::HOST_KEY,
+            paths::HOST_KEY_PUB,
+            paths::SESSION_KEY,
+            paths::AUTHORIZED_KEYS,
+            paths::POSTGRES_CA,
+        ],
+    ));
+    steps
+}

@@ -1,0 +1,127 @@
+//! What to tell the operator: a list of checks over plain data; the worst finding wins.
+
+use crate::plan::machine::belongs_to_another;
+use crate::render::web::external_url;
+use crate::step::{Level, Status};
+use crate::view::roles::{Roles, roles};
+use crate::view::tsa::registration;
+use crate::view::version::{Wanted, wanted};
+use crate::view::workers::workers;
+use crate::view::{web, worker};
+use crate::world::{Concern, Role, World};
+
+/// The status of the unit.
+pub fn status(world: &World) -> Status {
+    let mut worst = ready(world);
+    for finding in findings(world) {
+        if finding.level > worst.level {
+            worst = finding;
+        }
+    }
+    worst
+}
+
+/// All that is not as it should be, most important first.
+pub fn findings(world: &World) -> Vec<Status> {
+    let mut found = vec![];
+    if belongs_to_another(world) {
+        let other = world.machine.claim.as_deref().unwrap_or_default().split(' ').next().unwrap_or_default();
+        return vec![blocked(format!(
+            "Unit {other} of this charm runs this machine: use another machine, or deployment-mode=all for both roles"
+        ))];
+    }
+    if !world.problems.is_empty() {
+        let all: Vec<String> = world.problems.iter().map(ToString::to_string).collect();
+        found.push(blocked(all.join("; ")));
+    }
+    for concern in [Concern::Ports, Concern::Install, Concern::Migration, Concern::Volumes, Concern::Leave] {
+        found.extend(world.troubles.get(&concern).cloned().map(blocked));
+    }
+    found.extend(version(world));
+    let roles = roles(world);
+    if roles.web {
+        found.extend(web_findings(world));
+    }
+    if roles.worker {
+        found.extend(worker_findings(world));
+    }
+    found
+}
+
+fn blocked(message: String) -> Status {
+    Status { level: Level::Blocked, message }
+}
+
+fn waiting(message: impl Into<String>) -> Status {
+    Status { level: Level::Waiting, message: message.into() }
+}
+
+fn version(world: &World) -> Option<Status> {
+    let machine = &world.machine;
+    if machine.current.is_none() && !world.troubles.contains_key(&Concern::Install) && world.config.is_some() {
+        return Some(blocked("Concourse is not installed yet".into()));
+    }
+    let Wanted::Exactly(wanted) = wanted(world) else { return None };
+    let failed = machine.failed.as_ref().filter(|f| f.version == wanted)?;
+    let current = machine.current.as_ref()?;
+    Some(blocked(format!(
+        "Concourse {wanted} did not come up, {current} runs ({}); set concourse-version={current}, or try again with update-concourse-version",
+        failed.reason
+    )))
+}
+
+fn web_findings(world: &World) -> Vec<Status> {
+    let mut found = vec![];
+    if let Err(missing) = web::files(world) {
+        found.push(missing);
+    } else if world.machine.web.is_none() && world.machine.current.is_some() {
+        let port = world.config.as_ref().map_or(8080, |c| c.web_port);
+        let seen = match (world.troubles.get(&Concern::Web), world.service(Role::Web).active) {
+            (Some(why), _) => why.clone(),
+            (None, true) => format!("The web node does not answer on port {port}"),
+            (None, false) => "The web node does not run".to_owned(),
+        };
+        found.push(blocked(format!("{seen}: see journalctl -u concourse-web")));
+    }
+    found.extend(workers(world).bad.into_iter().map(|bad| blocked(format!("A worker's data can't be used: {bad}"))));
+    found
+}
+
+fn worker_findings(world: &World) -> Vec<Status> {
+    if world.machine.drained {
+        return vec![blocked("Worker drained: bring it back with the action resume".into())];
+    }
+    let mut found = vec![];
+    if let Err(missing) = worker::files(world) {
+        found.push(missing);
+        return found;
+    }
+    found.extend(registration(world).bad.into_iter().map(|bad| blocked(format!("A web node's data can't be used: {bad}"))));
+    if world.machine.connected || world.machine.current.is_none() {
+        return found;
+    }
+    let service = world.service(Role::Worker);
+    if let Some(why) = world.troubles.get(&Concern::Worker) {
+        found.push(blocked(format!("{why}: see journalctl -u concourse-worker")));
+    } else if !service.active && !service.changing {
+        found.push(blocked("The worker does not run: see journalctl -u concourse-worker".into()));
+    } else {
+        found.push(waiting("Waiting for the web node to accept this worker"));
+    }
+    found
+}
+
+fn ready(world: &World) -> Status {
+    let Roles { web: is_web, worker: is_worker } = roles(world);
+    let message = match (is_web, is_worker, &world.config) {
+        (true, both, Some(config)) => {
+            let version = world.machine.web.as_ref().map(|info| info.version.as_str()).unwrap_or_default();
+            let url = web::address(world).map(|a| external_url(config, a)).unwrap_or_default();
+            let word = if both { "Web server and worker ready" } else { "Web server ready" };
+            format!("{word} (v{version}) {url}")
+        }
+        (false, true, _) => "Worker ready".to_owned(),
+        _ => return blocked("The options have never been valid".into()),
+    };
+    Status { level: Level::Active, message }
+}

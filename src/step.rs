@@ -1,0 +1,264 @@
+//! What a plan is made of. A step leaves no choice to whoever executes it, and doing it twice does no harm.
+
+use crate::install::Order;
+use crate::juju::tools::Bag;
+use crate::parse::Version;
+use crate::world::{Concern, Failed, Override, Role, Volumes};
+use std::fmt;
+use std::time::Duration;
+
+/// Who a file belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileOwner {
+    /// root:root
+    Root,
+    /// root, and the group of the web node's user.
+    RootConcourse,
+    /// The web node's user.
+    Concourse,
+}
+
+/// A file as it should be.
+#[derive(Clone, PartialEq, Eq)]
+pub struct File {
+    /// Absolute path.
+    pub path: String,
+    /// All of its text.
+    pub text: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub owner: FileOwner,
+}
+
+/// The word of a status, and what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// How bad it is.
+    pub level: Level,
+    /// What to tell the operator.
+    pub message: String,
+}
+
+/// Juju's status words, the worse the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// It works.
+    Active,
+    /// Another unit or party has to act.
+    Waiting,
+    /// The charm is working.
+    Maintenance,
+    /// The operator has to act.
+    Blocked,
+}
+
+impl Level {
+    /// Juju's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Level::Active => "active",
+            Level::Waiting => "waiting",
+            Level::Maintenance => "maintenance",
+            Level::Blocked => "blocked",
+        }
+    }
+}
+
+/// What goes into a shared secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretSource {
+    /// The key files of this machine.
+    KeyFiles,
+    /// A new random password.
+    NewPassword,
+}
+
+/// Which keys to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// For SSH, with the public half beside it.
+    Ssh,
+    /// For signing.
+    Rsa,
+}
+
+/// How a worker leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// Away for a while; the web node keeps its volumes in mind.
+    Land,
+    /// Away for good.
+    Retire,
+}
+
+/// One step.
+#[derive(Clone)]
+pub enum Step {
+    /// Tell what is being done.
+    Say(Status),
+    /// Make the system user.
+    CreateUser,
+    /// Remove it.
+    RemoveUser,
+    /// Make a directory, world-readable, owned by root.
+    MakeDir(String),
+    /// Write a file as a whole.
+    Write(File),
+    /// Remove a file, a link or a tree.
+    Remove(String),
+    /// Get and unpack a version.
+    Install(Order),
+    /// Remove a version that nothing needs.
+    RemoveVersion(Version),
+    /// Let the services start this version from now on.
+    Switch {
+        /// The new one.
+        to: Version,
+        /// The one to go back to.
+        previous: Option<Version>,
+    },
+    /// Remember that a version did not come up.
+    MarkFailed(Failed),
+    /// Remember which version an action asked for.
+    MarkWanted(Override),
+    /// Make a key pair, if there is none.
+    GenerateKey(KeyKind, &'static str),
+    /// Make a Juju secret of the application and tell its id to the peers.
+    ShareSecret {
+        /// Its label, and the key of its id in the peers' bag.
+        label: &'static str,
+        /// The peer relation.
+        relation: String,
+        /// Its content.
+        content: SecretSource,
+    },
+    /// Replace the content of a shared secret.
+    ReplaceSecret {
+        /// The secret.
+        id: String,
+        /// Its content.
+        content: SecretSource,
+    },
+    /// Find out how volumes can be kept in the work dir, and remember it.
+    ProbeVolumes(Vec<Volumes>),
+    /// Give the work dir an identity, and remember it in Juju.
+    InitWorkDir,
+    /// Take the registration of a worker whose work dir was lost off the web node's list.
+    ForgetWorker,
+    /// Let systemd read its units again.
+    DaemonReload,
+    /// Start at boot, or no more.
+    Enable(Role, bool),
+    /// (Re)start and wait until it works, so long at most.
+    Restart(Role, Duration),
+    /// Let the web node read the authorised keys again.
+    Reload(Role),
+    /// Stop.
+    Stop(Role),
+    /// Let the worker finish its builds, so long at most, and stop it.
+    Leave(Farewell, Duration),
+    /// End what a stopped worker has left running.
+    EndContainers,
+    /// Migrate the database to what the given version supports.
+    MigrateDown {
+        /// The version whose program knows the way.
+        with: Version,
+        /// The version whose schema is wanted.
+        to: Version,
+    },
+    /// Migrate the database to this schema.
+    Migrate(Option<u64>),
+    /// Take workers off the web node's list.
+    Prune(Vec<String>),
+    /// Write changed keys of a databag; an empty value deletes the key.
+    Publish {
+        /// The relation.
+        relation: String,
+        /// The application's bag instead of the unit's.
+        app: bool,
+        /// Keys and values, none of them secret.
+        values: Bag,
+    },
+    /// Open a port.
+    OpenPort(String),
+    /// Close a port.
+    ClosePort(String),
+    /// Show the version that runs.
+    TellVersion(String),
+}
+
+impl Step {
+    /// What is troubled when this step fails for an expected reason.
+    pub fn concern(&self) -> Option<Concern> {
+        match self {
+            Step::Install(_) => Some(Concern::Install),
+            Step::Restart(Role::Web, _) => Some(Concern::Web),
+            Step::Restart(Role::Worker, _) => Some(Concern::Worker),
+            Step::Leave(..) | Step::ForgetWorker => Some(Concern::Leave),
+            Step::Prune(_) => Some(Concern::Prune),
+            Step::OpenPort(_) => Some(Concern::Ports),
+            Step::ProbeVolumes(_) => Some(Concern::Volumes),
+            Step::Migrate(_) | Step::MigrateDown { .. } => Some(Concern::Migration),
+            _ => None,
+        }
+    }
+}
+
+/// What goldens and logs show: everything but the text of files.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Say(status) => write!(f, "say {}: {}", status.level.word(), status.message),
+            Step::CreateUser => write!(f, "create user"),
+            Step::RemoveUser => write!(f, "remove user"),
+            Step::MakeDir(path) => write!(f, "make {path}"),
+            Step::Write(file) => write!(f, "write {} {:o} {:?}", file.path, file.mode, file.owner),
+            Step::Remove(path) => write!(f, "remove {path}"),
+            Step::Install(order) => match &order.version {
+                Some(version) => write!(f, "install {version} from {}", origin(&order.source)),
+                None => write!(f, "install from {}", origin(&order.source)),
+            },
+            Step::RemoveVersion(version) => write!(f, "remove version {version}"),
+            Step::Switch { to, previous: None } => write!(f, "switch to {to}"),
+            Step::Switch { to, previous: Some(old) } => write!(f, "switch to {to}, keep {old}"),
+            Step::MarkFailed(failed) => write!(f, "mark {} as failed", failed.version),
+            Step::MarkWanted(wish) => write!(f, "mark {} as wanted", wish.version),
+            Step::GenerateKey(kind, path) => write!(f, "generate {kind:?} key {path}"),
+            Step::ShareSecret { label, .. } => write!(f, "share secret {label}"),
+            Step::ReplaceSecret { content, .. } => write!(f, "replace secret by {content:?}"),
+            Step::ProbeVolumes(_) => write!(f, "probe volumes"),
+            Step::InitWorkDir => write!(f, "init work dir"),
+            Step::ForgetWorker => write!(f, "forget worker"),
+            Step::DaemonReload => write!(f, "daemon-reload"),
+            Step::Enable(role, true) => write!(f, "enable {}", role.unit()),
+            Step::Enable(role, false) => write!(f, "disable {}", role.unit()),
+            Step::Restart(role, _) => write!(f, "restart {}", role.unit()),
+            Step::Reload(role) => write!(f, "reload {}", role.unit()),
+            Step::Stop(role) => write!(f, "stop {}", role.unit()),
+            Step::Leave(Farewell::Land, _) => write!(f, "land"),
+            Step::Leave(Farewell::Retire, _) => write!(f, "retire"),
+            Step::EndContainers => write!(f, "end containers"),
+            Step::MigrateDown { with, to } => write!(f, "migrate with {with} down to {to}"),
+            Step::Migrate(Some(schema)) => write!(f, "migrate to {schema}"),
+            Step::Migrate(None) => write!(f, "migrate"),
+            Step::Prune(names) => write!(f, "prune {}", names.join(" ")),
+            Step::Publish { relation, app, values } => {
+                let side = if *app { " (app)" } else { "" };
+                let keys: Vec<&str> = values.keys().map(String::as_str).collect();
+                write!(f, "publish {relation}{side}: {}", keys.join(" "))
+            }
+            Step::OpenPort(port) => write!(f, "open {port}"),
+            Step::ClosePort(port) => write!(f, "close {port}"),
+            Step::TellVersion(version) => write!(f, "tell version {version}"),
+        }
+    }
+}
+
+/// An address may carry a password; the plan is logged.
+fn origin(source: &crate::install::Source) -> &'static str {
+    match source {
+        crate::install::Source::Resource(_) => "the resource",
+        crate::install::Source::Url(_) => "a URL",
+    }
+}

@@ -1,0 +1,10 @@
+//! What the world means: questions that plan, status and actions ask of the same data, answered once.
+
+pub mod database;
+pub mod roles;
+pub mod secrets;
+pub mod tsa;
+pub mod version;
+pub mod web;
+pub mod worker;
+pub mod workers;

@@ -1,0 +1,109 @@
+//! The worker's files as they should be, or what they still lack.
+
+use super::roles::peers_exchange;
+use super::tsa::registration;
+use super::web::{digest, operator_settings};
+use crate::config::VolumeDriver;
+use crate::parse::{PublicKey, Version};
+use crate::paths;
+use crate::render::worker::{WorkerInput, tsa_keys, worker_dropin, worker_env};
+use crate::step::{File, FileOwner, Level, Status};
+use crate::world::{Volumes, World};
+
+/// The unit's text, as it ships.
+pub const UNIT: &str = include_str!("../../charm/units/concourse-worker.service");
+
+/// Everything the worker reads, its own key aside, which is made on the machine and never leaves it.
+///
+/// # Errors
+/// What is missing, as the status that says so.
+pub fn files(world: &World) -> Result<Vec<File>, Status> {
+    let blocked = |message: String| Status { level: Level::Blocked, message };
+    let waiting = |message: &str| Status { level: Level::Waiting, message: message.to_owned() };
+    let config = world.config.as_ref().ok_or_else(|| blocked("The options have never been valid".into()))?;
+    let found = registration(world);
+    if !found.related {
+        let app = world.unit.application();
+        return Err(blocked(format!("Relate a web node: juju integrate WEB:web-tsa {app}:worker-tsa")));
+    }
+    if found.servers.is_empty() {
+        return Err(match found.bad.first() {
+            Some(bad) => blocked(format!("The web node's data can't be used: {bad}")),
+            None => waiting("Waiting for TSA connection info..."),
+        });
+    }
+    let secrets = operator_settings(world)?;
+    let volumes = world.machine.volumes.ok_or_else(|| waiting("Waiting for a way to keep volumes"))?;
+    let tags = config.tags.iter().cloned().collect();
+    let env = worker_env(&WorkerInput {
+        config,
+        secrets: &secrets,
+        name: world.unit.worker_name(),
+        servers: &found.servers,
+        tags: &tags,
+        volumes,
+    })
+    .map_err(blocked)?;
+    let file = |path: &str, text: &str, mode| File {
+        path: path.into(),
+        text: text.into(),
+        mode,
+        owner: FileOwner::Root,
+    };
+    Ok(vec![
+        file(paths::WORKER_UNIT, UNIT, 0o644),
+        file(paths::WORKER_DROPIN, &worker_dropin(volumes), 0o644),
+        file(paths::WORKER_ENV, &env, 0o600),
+        file(paths::TSA_KEYS, &tsa_keys(&found.servers), 0o644),
+    ])
+}
+
+/// The digest that the unit's `ExecStartPre` will record when started with these files and this version.
+pub fn start_digest(files: &[File], worker_key: &str, current: &Version) -> String {
+    let key = File {
+        path: paths::WORKER_KEY.into(),
+        text: worker_key.into(),
+        mode: 0o600,
+        owner: FileOwner::Root,
+    };
+    let mut all = files.to_vec();
+    all.push(key);
+    let inputs =
+        [paths::WORKER_UNIT, paths::WORKER_DROPIN, paths::WORKER_ENV, paths::WORKER_KEY, paths::TSA_KEYS];
+    digest(&all, &inputs, current)
+}
+
+/// The worker's public key.
+pub fn public_key(world: &World) -> Option<PublicKey> {
+    world.file(paths::WORKER_KEY_PUB)?.trim().parse().ok()
+}
+
+/// The relation over which this worker's key travels.
+pub fn endpoint(world: &World) -> &'static str {
+    if peers_exchange(world) { "concourse-peer" } else { "worker-tsa" }
+}
+
+/// Whether the web nodes can have seen this worker's key by now: it was published before this hook began.
+pub fn key_is_known(world: &World) -> bool {
+    let Some(key) = public_key(world) else { return false };
+    if super::roles::roles(world).web {
+        return true;
+    }
+    let key = key.to_string();
+    world
+        .memory
+        .of(endpoint(world))
+        .any(|(id, _)| world.committed.unit_bags.get(id).and_then(|b| b.get("worker-public-key")) == Some(&key))
+}
+
+/// What may be tried for volumes, best first (proven.md §2).
+pub fn volume_candidates(driver: VolumeDriver) -> Vec<Volumes> {
+    match driver {
+        VolumeDriver::Auto => {
+            vec![Volumes::Overlay, Volumes::OverlayMasked, Volumes::Btrfs, Volumes::Naive]
+        }
+        VolumeDriver::Overlay => vec![Volumes::Overlay, Volumes::OverlayMasked],
+        VolumeDriver::Btrfs => vec![Volumes::Btrfs],
+        VolumeDriver::Naive => vec![Volumes::Naive],
+    }
+}

@@ -1,0 +1,246 @@
+//! The world as plain data: what `observe` saw, and all that `plan` and `status` may know.
+
+use crate::config::{Config, Problem};
+use crate::host::fs::Owner;
+use crate::install::{Installed, ResourceStamp};
+use crate::juju::memory::Memory;
+use crate::juju::tools::Bag;
+use crate::parse::{UnitName, Version};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// One observation.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// This unit.
+    pub unit: UnitName,
+    /// Name and UUID of the model.
+    pub model: (String, String),
+    /// The newest options without a problem, by which everything runs; `None` if there never were any.
+    pub config: Option<Config>,
+    /// What is wrong with the options as they are now.
+    pub problems: Vec<Problem>,
+    /// Whether this unit leads its application.
+    pub leader: bool,
+    /// Relations, secrets, addresses.
+    pub memory: Memory,
+    /// What this unit has told Juju, this hook's writes included.
+    pub record: Record,
+    /// The same as it was when the hook began: what others may have seen.
+    pub committed: Record,
+    /// The machine.
+    pub machine: Machine,
+    /// What could not be done in this hook, as sentences for the operator.
+    pub troubles: BTreeMap<Concern, String>,
+    /// Services that were (re)started by this hook and given their time.
+    pub started: BTreeSet<Role>,
+}
+
+/// What this unit has written to Juju. Kept in Juju's own state of the unit, so that it is committed, or lost,
+/// together with the writes it tells of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Record {
+    /// This unit's bags by relation id.
+    pub unit_bags: BTreeMap<String, Bag>,
+    /// The application's bags by relation id, as this unit wrote them when it led.
+    pub app_bags: BTreeMap<String, Bag>,
+    /// Open ports, as `8080/tcp`.
+    pub ports: BTreeSet<String>,
+    /// The version that Juju shows.
+    pub version: Option<String>,
+    /// Identity of the work dir under which the worker registered.
+    pub work_dir: Option<String>,
+}
+
+/// Something that can fail for a reason that only the operator, or time, can mend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Concern {
+    /// Getting or unpacking a version.
+    Install,
+    /// The web node coming up.
+    Web,
+    /// The worker coming up.
+    Worker,
+    /// The worker leaving.
+    Leave,
+    /// Workers of units that are gone being taken off the list.
+    Prune,
+    /// Ports.
+    Ports,
+    /// Volumes of the worker.
+    Volumes,
+    /// The database schema.
+    Migration,
+}
+
+/// The two services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// `concourse-web.service`
+    Web,
+    /// `concourse-worker.service`
+    Worker,
+}
+
+impl Role {
+    /// Its systemd unit.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Role::Web => "concourse-web.service",
+            Role::Worker => "concourse-worker.service",
+        }
+    }
+}
+
+/// The machine as it is.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// Which unit of this charm the machine belongs to, and its model's UUID.
+    pub claim: Option<String>,
+    /// The system user `concourse`.
+    pub user: Option<Owner>,
+    /// The managed files, by path; absent ones are not in it.
+    pub files: BTreeMap<String, FileOnDisk>,
+    /// Installed versions of Concourse.
+    pub installed: Vec<Installed>,
+    /// The version that the services start.
+    pub current: Option<Version>,
+    /// The version to go back to.
+    pub previous: Option<Version>,
+    /// Whether the current version has been seen working.
+    pub proven: bool,
+    /// A version that did not come up, and why.
+    pub failed: Option<Failed>,
+    /// Versions from whose directory some process runs.
+    pub in_use: BTreeSet<Version>,
+    /// The resource, if one with content is attached.
+    pub resource: Option<ResourceStamp>,
+    /// A version asked for by an action.
+    pub override_version: Option<Override>,
+    /// Processor architecture, as release archives name it.
+    pub arch: String,
+    /// The services.
+    pub services: BTreeMap<Role, Service>,
+    /// What the web node answered.
+    pub web: Option<WebInfo>,
+    /// Whether the worker holds a connection to a TSA.
+    pub connected: bool,
+    /// An operator drained the worker.
+    pub drained: bool,
+    /// How the worker keeps volumes, once it was found out.
+    pub volumes: Option<Volumes>,
+    /// Identity of the work dir.
+    pub work_dir: Option<String>,
+    /// Leftovers of this charm on a machine that it is about to leave.
+    pub leftovers: Vec<String>,
+}
+
+/// A managed file as found.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FileOnDisk {
+    /// Its text; may be secret, so `Debug` leaves it out.
+    pub text: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub owner: Owner,
+}
+
+impl fmt::Debug for FileOnDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes, {:o}, {}:{}", self.text.len(), self.mode, self.owner.uid, self.owner.gid)
+    }
+}
+
+/// A version that did not come up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// Which.
+    pub version: Version,
+    /// What was seen.
+    pub reason: String,
+}
+
+/// A version that the operator asked for by an action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Override {
+    /// Which.
+    pub version: Version,
+    /// What the charm pinned then: a charm that pins another version ends the override.
+    pub pinned: Version,
+}
+
+/// A systemd unit as found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Service {
+    /// Its main process runs.
+    pub active: bool,
+    /// It is on its way up or down, or waits to be started again.
+    pub changing: bool,
+    /// It starts at boot.
+    pub enabled: bool,
+    /// systemd has read an older text of it.
+    pub stale: bool,
+    /// Digest of what the running process was started with; see the unit's `ExecStartPre`.
+    pub started_with: Option<String>,
+    /// Digest of the authorised keys that the web node has read.
+    pub loaded_keys: Option<String>,
+}
+
+/// `/api/v1/info`, as far as the charm needs it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct WebInfo {
+    /// The running version.
+    pub version: String,
+}
+
+/// How volumes are kept (proven.md §2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Volumes {
+    /// Overlay mounts.
+    Overlay,
+    /// Overlay mounts, with the kernel's metacopy parameter hidden from Concourse: unprivileged containers.
+    OverlayMasked,
+    /// btrfs subvolumes.
+    Btrfs,
+    /// Copies.
+    Naive,
+}
+
+impl Volumes {
+    /// Concourse's name for the driver.
+    pub fn driver(self) -> &'static str {
+        match self {
+            Volumes::Overlay | Volumes::OverlayMasked => "overlay",
+            Volumes::Btrfs => "btrfs",
+            Volumes::Naive => "naive",
+        }
+    }
+}
+
+impl World {
+    /// Writes that others may not have seen yet are overlaid on what was read: a leader of Juju 3 is not told of
+    /// its own writes.
+    pub fn peer_app_value(&self, key: &str) -> Option<&str> {
+        let (id, relation) = self.memory.one("concourse-peer")?;
+        relation
+            .app_bag
+            .get(key)
+            .or_else(|| self.record.app_bags.get(id)?.get(key))
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// The text of a managed file.
+    pub fn file(&self, path: &str) -> Option<&str> {
+        self.machine.files.get(path).map(|file| file.text.as_str())
+    }
+
+    /// A service's state; one that does not exist is not active.
+    pub fn service(&self, role: Role) -> Service {
+        self.machine.services.get(&role).cloned().unwrap_or_default()
+    }
+}
