@@ -133,6 +133,6 @@ fn keep(root: &Root, context: &Context, memory: &Memory) -> Result<()> {
 fn charm_identity(dir: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(dir.join("dispatch"))
-        .map(|meta| format!("{}-{}-{}", meta.size(), meta.mtime(), meta.mtime_nsec()))
+        .map(|meta| format!("{}-{}-{}-{}", meta.size(), meta.ino(), meta.ctime(), meta.ctime_nsec()))
         .unwrap_or_default()
 }

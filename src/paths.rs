@@ -74,6 +74,13 @@ pub const MANAGED: [&str; 15] = [
     AUTHORIZED_KEYS, WORKER_KEY, WORKER_KEY_PUB, TSA_KEYS, DRAINED, PROVEN,
 ];
 
+/// Directories in which the operator may have files too.
+pub const SHARED_DIRS: [&str; 3] = [
+    ETC,
+    "/etc/systemd/system/concourse-web.service.d",
+    "/etc/systemd/system/concourse-worker.service.d",
+];
+
 /// All that the charm may leave on a machine; `observe` tells which of it is there.
 pub const OURS: [&str; 9] = [
     WEB_UNIT,

@@ -120,6 +120,9 @@ fn ready(world: &World) -> Status {
             let word = if both { "Web server and worker ready" } else { "Web server ready" };
             format!("{word} (v{version}) {url}")
         }
+        (false, true, _) if worker::waits_for_drain(world) => {
+            "Worker ready (volume-driver takes effect with the actions drain and resume)".to_owned()
+        }
         (false, true, _) => "Worker ready".to_owned(),
         _ => return blocked("The options have never been valid".into()),
     };

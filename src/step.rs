@@ -107,6 +107,8 @@ pub enum Step {
     Write(File),
     /// Remove a file, a link or a tree.
     Remove(String),
+    /// Remove a directory unless something is in it.
+    RemoveEmptyDir(String),
     /// Get and unpack a version.
     Install(Order),
     /// Remove a version that nothing needs.
@@ -215,6 +217,7 @@ impl fmt::Display for Step {
             Step::MakeDir(path) => write!(f, "make {path}"),
             Step::Write(file) => write!(f, "write {} {:o} {:?}", file.path, file.mode, file.owner),
             Step::Remove(path) => write!(f, "remove {path}"),
+            Step::RemoveEmptyDir(path) => write!(f, "remove {path} if empty"),
             Step::Install(order) => match &order.version {
                 Some(version) => write!(f, "install {version} from {}", origin(&order.source)),
                 None => write!(f, "install from {}", origin(&order.source)),

@@ -127,6 +127,8 @@ pub struct Machine {
     pub web: Option<WebInfo>,
     /// Whether the worker holds a connection to a TSA.
     pub connected: bool,
+    /// A worker that does not run has left containers or their shims.
+    pub containers: bool,
     /// An operator drained the worker.
     pub drained: bool,
     /// How the worker keeps volumes, once it was found out.

@@ -3,6 +3,7 @@
 
 use crate::host::cmd::cmd;
 use crate::host::fs::{Root, read};
+use crate::observe::containers::processes;
 use crate::paths;
 use crate::world::Role;
 use anyhow::Result;
@@ -30,23 +31,10 @@ pub fn end(root: &Root) -> Result<()> {
         }
         sleep(Duration::from_millis(50));
     }
-    release_mounts(root)
-}
-
-/// Containers are in `garden/<handle>` beside the worker's unit, not in it (proven.md §1.1).
-fn processes(root: &Root) -> Result<Vec<nix::unistd::Pid>> {
-    let mut found = vec![];
-    for entry in std::fs::read_dir(root.path("/proc"))? {
-        let entry = entry?;
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // A process that ended while we look is nothing to kill.
-        let Ok(cgroups) = std::fs::read_to_string(entry.path().join("cgroup")) else { continue };
-        let ours = |path: &str| path.contains("/garden/") || path.ends_with("/concourse-worker.service");
-        if cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2)).any(ours) {
-            found.push(nix::unistd::Pid::from_raw(pid));
-        }
-    }
-    Ok(found)
+    release_mounts(root)?;
+    // The bridge that Concourse makes anew at its next start.
+    drop(cmd("ip").args(["link", "delete", "concourse0"]).output()?);
+    Ok(())
 }
 
 fn release_mounts(root: &Root) -> Result<()> {

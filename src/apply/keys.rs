@@ -11,25 +11,15 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Makes a key with Concourse's own program, in a private directory beside its place; the private half is moved
-/// there last, so that a pair is there whole or is made again.
+/// Makes an RSA key, the only kind that Concourse takes, in the one format that both it and OpenSSH read; in a private
+/// directory beside its place. The private half is moved last, so that a pair is there whole or is made again.
 pub fn generate(root: &Root, kind: KeyKind, path: &str) -> Result<()> {
     let target = root.path(path);
     let dir = target.parent().context("a key needs a directory")?;
     fs::make_dir(dir)?;
     let temp = tempfile::Builder::new().prefix(".new-").permissions(Permissions::from_mode(0o700)).tempdir_in(dir)?;
     let made = temp.path().join("key");
-    let word = match kind {
-        KeyKind::Ssh => "ssh",
-        KeyKind::Rsa => "rsa",
-    };
-    let program = root.path(paths::CURRENT).join("bin/concourse");
-    cmd(program).args(["generate-key", "-t", word, "-f"]).arg(&made).run()?;
-    for file in [&made, &made.with_extension("pub")] {
-        if file.exists() {
-            std::fs::set_permissions(file, Permissions::from_mode(0o600))?;
-        }
-    }
+    cmd("ssh-keygen").args(["-q", "-t", "rsa", "-b", "4096", "-m", "PEM", "-N", "", "-C", "", "-f"]).arg(&made).run()?;
     if kind == KeyKind::Ssh {
         rename(&made.with_extension("pub"), &target.with_extension("pub"))?;
     }

@@ -52,6 +52,10 @@ impl Applier<'_> {
             Step::MakeDir(path) => fs::make_dir(&self.root.path(path))?,
             Step::Write(file) => self.write(file)?,
             Step::Remove(path) => fs::remove(&self.root.path(path))?,
+            Step::RemoveEmptyDir(path) => {
+                // Not empty is not ours; absent is what was wanted.
+                let _ = std::fs::remove_dir(self.root.path(path));
+            }
             Step::Install(order) => return self.install(order),
             Step::RemoveVersion(version) => drop(install::remove_version(self.root, version)?),
             Step::Switch { to, previous } => self.switch(to, previous.as_ref())?,

@@ -61,12 +61,20 @@ pub fn forget_worker(root: &Root, world: &World) -> Outcome {
 
 /// Brings the schema to what `to` supports, by the program that knows the way back.
 pub fn migrate_down(with: &Version, to: &Version) -> Outcome {
-    let supported = match concourse(to, &["migrate", "--supported-db-version"])? {
-        Ok(text) => text,
-        Err(trouble) => return Ok(Err(trouble)),
+    let number = |what: &str| -> Result<std::result::Result<u64, Trouble>> {
+        let answer = concourse(to, &["migrate", what])?;
+        Ok(answer.and_then(|text| {
+            text.trim().parse().map_err(|_| Trouble(format!("concourse migrate {what} did not answer with a number")))
+        }))
     };
-    let schema = supported.trim().to_owned();
-    Ok(concourse(with, &["migrate", "--migrate-db-to-version", &schema])?.map(drop))
+    let (supported, found) = match (number("--supported-db-version")?, number("--current-db-version")?) {
+        (Ok(supported), Ok(found)) => (supported, found),
+        (Err(trouble), _) | (_, Err(trouble)) => return Ok(Err(trouble)),
+    };
+    if found <= supported {
+        return Ok(Ok(()));
+    }
+    Ok(concourse(with, &["migrate", "--migrate-db-to-version", &supported.to_string()])?.map(drop))
 }
 
 /// Brings the schema to `schema`, or to what the current version supports.

@@ -50,7 +50,8 @@ fn relation(
     };
     let mut unread = memory.set_members(endpoint, id, members.clone());
     // The event's unit may not be listed: in departed it is gone, and its bag is of no more use.
-    unread.extend(moved.filter(|unit| members.iter().any(|m| m == unit)).map(str::to_owned));
+    let moved = moved.filter(|unit| members.iter().any(|m| m == unit) && !unread.iter().any(|u| u == unit));
+    unread.extend(moved.map(str::to_owned));
     for unit in unread {
         let bag = tools::relation_get_unit(id, &unit)?;
         memory.relation_mut(endpoint, id).units.insert(unit, bag);

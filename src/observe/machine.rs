@@ -1,5 +1,6 @@
 //! The machine: files, versions, services.
 
+use super::containers::processes;
 use super::services::services;
 use crate::config::Config;
 use crate::host::fs::{Owner, Root, mode_and_owner, read};
@@ -7,7 +8,7 @@ use crate::install;
 use crate::juju::memory::Memory;
 use crate::parse::Version;
 use crate::paths;
-use crate::world::{FileOnDisk, Machine};
+use crate::world::{FileOnDisk, Machine, Role};
 use anyhow::Result;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -29,6 +30,10 @@ pub fn machine(root: &Root, _config: Option<&Config>, memory: &Memory) -> Result
     let proven = files.get(paths::PROVEN).map(|f| f.text.trim()) == current.as_ref().map(ToString::to_string).as_deref();
     let others = installed.iter().map(|i| &i.version).filter(|v| Some(*v) != current.as_ref());
     let in_use = others.filter(|v| install::in_use(root, v)).cloned().collect();
+    let services = services(root)?;
+    let runs = services.get(&Role::Worker).is_some_and(|s| s.active || s.changing);
+    // Only where a worker has been can it have left something; and looking through all processes takes its time.
+    let containers = root.is_machine() && !runs && root.path(paths::WORK_DIR).exists() && !processes(root)?.is_empty();
     Ok(Machine {
         claim: read(&root.path(paths::CLAIM))?.filter(|claim| is_alive(root, claim)),
         user: user(root)?,
@@ -48,7 +53,8 @@ pub fn machine(root: &Root, _config: Option<&Config>, memory: &Memory) -> Result
             other => other,
         }
         .to_owned(),
-        services: services(root)?,
+        services,
+        containers,
         web: None,
         connected: false,
         volumes: json(root, paths::VOLUMES)?,

@@ -1,5 +1,6 @@
 //! Looks at the world and changes nothing in it.
 
+pub mod containers;
 mod machine;
 mod network;
 pub mod services;

@@ -58,7 +58,10 @@ fn go_back(world: &World) -> Option<Vec<Step>> {
     let mut steps = vec![];
     if roles(world).web {
         steps.push(Step::Stop(Role::Web));
-        steps.push(Step::MigrateDown { with: current.clone(), to: previous.clone() });
+        // A schema that can't be brought back is told of; the older version is still the better one to run.
+        if !world.troubles.contains_key(&Concern::Migration) {
+            steps.push(Step::MigrateDown { with: current.clone(), to: previous.clone() });
+        }
     }
     steps.push(Step::MarkFailed(Failed { version: current.clone(), reason: reason.clone() }));
     steps.push(Step::Switch { to: previous.clone(), previous: None });

@@ -10,7 +10,7 @@ use crate::world::World;
 /// not.
 pub fn steps(world: &World) -> Vec<Step> {
     let mut steps = vec![];
-    if !world.leader || !application_has_web(world) || !roles(world).web || world.machine.current.is_none() {
+    if !world.leader || !application_has_web(world) || !roles(world).web {
         return steps;
     }
     let Some((relation, _)) = world.memory.one("concourse-peer") else { return steps };

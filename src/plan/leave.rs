@@ -1,5 +1,6 @@
 //! The unit goes. Every part is safe to repeat, and goes on past what is already gone.
 
+use crate::paths;
 use crate::step::{Farewell, Step};
 use crate::world::{Concern, Role, World};
 use std::time::Duration;
@@ -15,6 +16,8 @@ pub fn stop(world: &World) -> Vec<Step> {
         if !world.troubles.contains_key(&Concern::Leave) {
             steps.push(Step::Leave(Farewell::Retire, LAST_WORDS));
         }
+    }
+    if worker.active || worker.changing || world.machine.containers {
         steps.push(Step::EndContainers);
     }
     let web = world.service(Role::Web);
@@ -35,6 +38,9 @@ pub fn remove(world: &World) -> Vec<Step> {
     let left = &world.machine.leftovers;
     let units = left.iter().any(|path| path.starts_with("/etc/systemd/"));
     steps.extend(left.iter().cloned().map(Step::Remove));
+    if !left.is_empty() {
+        steps.extend(paths::SHARED_DIRS.map(|dir| Step::RemoveEmptyDir(dir.to_owned())));
+    }
     if units {
         steps.push(Step::DaemonReload);
     }

@@ -31,7 +31,7 @@ pub fn steps(world: &World) -> Vec<Step> {
     if !service.enabled {
         steps.push(Step::Enable(Role::Web, true));
     }
-    let tried = world.started.contains(&Role::Web) || world.troubles.contains_key(&Concern::Migration);
+    let tried = world.started.contains(&Role::Web);
     let right = service.started_with.as_deref() == Some(&start_digest(&files, current));
     let down = !service.active && !service.changing;
     if (down || !right) && !tried {

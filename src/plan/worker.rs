@@ -6,7 +6,7 @@ use crate::paths;
 use crate::step::{Farewell, File, FileOwner, KeyKind, Level, Status, Step};
 use crate::view::roles::roles;
 use crate::view::tsa::registration;
-use crate::view::worker::{files, key_is_known, start_digest, volume_candidates};
+use crate::view::worker::{files, key_is_known, start_digest, volume_candidates, waits_for_drain};
 use crate::world::{Concern, Role, World};
 use std::time::Duration;
 
@@ -23,7 +23,9 @@ pub fn steps(world: &World) -> Vec<Step> {
         return steps;
     }
     if world.machine.drained {
-        return gone(world, Farewell::Land);
+        let mut steps = gone(world, Farewell::Land);
+        steps.extend(other_volumes(world));
+        return steps;
     }
     let mut steps = preparations(world);
     if !registration(world).related {
@@ -39,9 +41,7 @@ pub fn steps(world: &World) -> Vec<Step> {
 /// What a worker needs that does not depend on a web node.
 fn preparations(world: &World) -> Vec<Step> {
     let mut steps = vec![];
-    if world.machine.current.is_some()
-        && (world.file(paths::WORKER_KEY).is_none() || world.file(paths::WORKER_KEY_PUB).is_none())
-    {
+    if world.file(paths::WORKER_KEY).is_none() || world.file(paths::WORKER_KEY_PUB).is_none() {
         steps.push(Step::GenerateKey(KeyKind::Ssh, paths::WORKER_KEY));
     }
     let Some(config) = &world.config else { return steps };
@@ -98,6 +98,8 @@ fn work_dir(world: &World) -> Option<Vec<Step>> {
             let mut steps = vec![];
             if service.active || service.changing {
                 steps.push(Step::Stop(Role::Worker));
+            }
+            if service.active || service.changing || world.machine.containers {
                 steps.push(Step::EndContainers);
             }
             steps.extend([Step::ForgetWorker, Step::InitWorkDir]);
@@ -106,12 +108,24 @@ fn work_dir(world: &World) -> Option<Vec<Step>> {
     }
 }
 
+/// Volumes of one driver are nothing to another: a new choice begins with an empty work dir, which only a drained
+/// worker can spare. That the work dir is lost takes the old registration off the list when it comes back.
+fn other_volumes(world: &World) -> Vec<Step> {
+    if !waits_for_drain(world) {
+        return vec![];
+    }
+    let gone = |path: &str| Step::Remove(path.to_owned());
+    vec![Step::EndContainers, gone(paths::WORK_DIR), gone(paths::VOLUMES)]
+}
+
 /// Away, with a word of farewell while there is somebody to hear it.
 fn gone(world: &World, how: Farewell) -> Vec<Step> {
     let service = world.service(Role::Worker);
     let mut steps = vec![];
     if service.active || service.changing {
         steps.push(Step::Leave(how, FAREWELL));
+    }
+    if service.active || service.changing || world.machine.containers {
         steps.push(Step::EndContainers);
     }
     if service.enabled {

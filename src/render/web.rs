@@ -67,7 +67,9 @@ pub fn web_env(input: &WebInput<'_>) -> Result<String, String> {
 
     env.set("CONCOURSE_BIND_PORT", config.web_port.to_string());
     env.set("CONCOURSE_EXTERNAL_URL", external_url(config, input.address));
+    // With several web nodes each must name itself: the default is 127.0.0.1.
     env.set("CONCOURSE_PEER_ADDRESS", input.address.to_string());
+    env.set("CONCOURSE_TSA_PEER_ADDRESS", input.address.to_string());
     env.set("CONCOURSE_LOG_LEVEL", config.log_level.to_string());
     env.set("CONCOURSE_TSA_LOG_LEVEL", config.log_level.to_string());
     env.set("CONCOURSE_ADD_LOCAL_USER", format!("{}:{}", config.admin, input.admin_password));

@@ -107,3 +107,9 @@ pub fn volume_candidates(driver: VolumeDriver) -> Vec<Volumes> {
         VolumeDriver::Naive => vec![Volumes::Naive],
     }
 }
+
+/// Whether `volume-driver` names another way than the one in use, which takes a drain and a resume to change.
+pub fn waits_for_drain(world: &World) -> bool {
+    let candidates = world.config.as_ref().map(|c| volume_candidates(c.volume_driver)).unwrap_or_default();
+    world.machine.volumes.is_some_and(|used| !candidates.contains(&used))
+}

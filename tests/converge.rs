@@ -1,0 +1,190 @@
+//! Properties of plans, over worlds that options, relations and accidents may lead to.
+
+#![allow(missing_docs)]
+
+mod kit;
+
+use concourse_ci_machine::event::Goal;
+use concourse_ci_machine::step::{Level, Step};
+use concourse_ci_machine::world::{Role, World};
+use concourse_ci_machine::{paths, plan::plan, status::status};
+use kit::model::Model;
+use kit::unit::{KEYS, TestUnit};
+use proptest::prelude::*;
+
+/// What may happen to a unit between two hooks.
+#[derive(Clone, Debug)]
+enum Happening {
+    Mode(&'static str),
+    BadOption,
+    Tag(&'static str),
+    Version(&'static str),
+    Password(&'static str),
+    NoDatabase,
+    Worker(usize),
+    NoWorkers,
+    Tsa(&'static str),
+    NoTsa,
+    Leader(bool),
+    Reboot,
+    Killed(Role),
+    LostWorkDir,
+    LostFile(usize),
+    ForeignEdit(usize),
+    Drained(bool),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    use Happening::*;
+    prop_oneof![
+        prop::sample::select(vec!["auto", "all", "web", "worker"]).prop_map(Mode),
+        Just(BadOption),
+        prop::sample::select(vec!["", "a", "a,b"]).prop_map(Tag),
+        prop::sample::select(vec!["", "8.2.5", "8.2.6", "8.2.7"]).prop_map(Version),
+        prop::sample::select(vec!["one", "two'\"\\%"]).prop_map(Password),
+        Just(NoDatabase),
+        (0..KEYS.len()).prop_map(Worker),
+        Just(NoWorkers),
+        prop::sample::select(vec!["10.0.0.5:2222", "[fd00::5]:2222", "nonsense"]).prop_map(Tsa),
+        Just(NoTsa),
+        any::<bool>().prop_map(Leader),
+        Just(Reboot),
+        prop::sample::select(vec![Role::Web, Role::Worker]).prop_map(Killed),
+        Just(LostWorkDir),
+        (0..paths::MANAGED.len()).prop_map(LostFile),
+        (0..paths::MANAGED.len()).prop_map(ForeignEdit),
+        any::<bool>().prop_map(Drained),
+    ]
+}
+
+fn happen(unit: TestUnit, what: &Happening) -> TestUnit {
+    let mut unit = match what {
+        Happening::Mode(mode) => unit.config("deployment-mode", *mode),
+        Happening::BadOption => unit.config("web-port", 0),
+        Happening::Tag(tag) => unit.config("tag", *tag).config("web-port", 8080),
+        Happening::Version(version) => unit.config("concourse-version", *version),
+        Happening::Password(password) => unit.database(password),
+        Happening::NoDatabase => unit.unrelated("database:3"),
+        Happening::Worker(i) => unit.worker(&format!("w{i}/0"), KEYS[*i]),
+        Happening::NoWorkers => unit.unrelated("web-tsa:2"),
+        Happening::Tsa(host) => unit.tsa(host),
+        Happening::NoTsa => unit.unrelated("worker-tsa:1"),
+        other => return accident(unit, other),
+    };
+    unit.world.problems.truncate(3);
+    unit
+}
+
+fn accident(mut unit: TestUnit, what: &Happening) -> TestUnit {
+    let machine = &mut unit.world.machine;
+    match what {
+        Happening::Leader(leads) => unit.world.leader = *leads,
+        Happening::Reboot => {
+            for service in machine.services.values_mut() {
+                service.active = service.enabled;
+            }
+        }
+        Happening::Killed(role) => machine.services.entry(*role).or_default().active = false,
+        Happening::LostWorkDir => machine.work_dir = None,
+        Happening::LostFile(i) => drop(machine.files.remove(paths::MANAGED[*i])),
+        Happening::ForeignEdit(i) => {
+            if let Some(file) = machine.files.get_mut(paths::MANAGED[*i]) {
+                file.text.push_str("# edited");
+            }
+        }
+        Happening::Drained(true) => {
+            let root = concourse_ci_machine::host::fs::Owner { uid: 0, gid: 0 };
+            let note = concourse_ci_machine::world::FileOnDisk { text: String::new(), mode: 0o644, owner: root };
+            machine.files.insert(paths::DRAINED.into(), note);
+            machine.drained = true;
+        }
+        _ => {
+            machine.files.remove(paths::DRAINED);
+            machine.drained = false;
+        }
+    }
+    unit
+}
+
+fn history() -> impl Strategy<Value = (bool, Vec<Happening>)> {
+    (any::<bool>(), prop::collection::vec(happening(), 0..8))
+}
+
+fn start(web: bool) -> TestUnit {
+    if web { TestUnit::web() } else { TestUnit::worker_unit() }
+}
+
+/// What matters of a world: everything but the traces of the hook itself.
+fn essence(world: &World) -> String {
+    let mut world = world.clone();
+    world.troubles.clear();
+    world.started.clear();
+    world.committed = Default::default();
+    format!("{world:?}")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// After any history, hooks come to rest, and a further one plans nothing. (The model panics if they don't.)
+    #[test]
+    fn hooks_come_to_rest((web, happenings) in history()) {
+        let mut unit = start(web);
+        for what in &happenings {
+            unit = happen(unit, what);
+            unit.hook(Goal::Run);
+        }
+        unit.hook(Goal::Run);
+        prop_assert_eq!(unit.plan(), "nothing");
+    }
+
+    /// Cut off after any step, the next hooks end where an uninterrupted one does.
+    #[test]
+    fn a_hook_cut_off_anywhere_ends_the_same((web, happenings) in history(), cut in 0usize..40) {
+        let mut whole = start(web);
+        for what in &happenings {
+            whole = happen(whole, what);
+        }
+        let mut broken = whole.clone();
+        whole.hook(Goal::Run);
+        whole.hook(Goal::Run);
+        Model { cut: Some(cut), ..Model::default() }.hook(&mut broken.world, Goal::Run);
+        broken.hook(Goal::Run);
+        broken.hook(Goal::Run);
+        prop_assert_eq!(essence(&broken.world), essence(&whole.world));
+    }
+
+    /// What is blocked or waiting stops no service that runs well, unless its role or relation is gone.
+    #[test]
+    fn blocked_is_gentle((web, happenings) in history()) {
+        let mut unit = start(web);
+        for what in &happenings {
+            if matches!(what, Happening::Mode(_) | Happening::NoTsa | Happening::Leader(_) | Happening::LostWorkDir
+                | Happening::Drained(_)) {
+                continue;
+            }
+            unit = happen(unit, what);
+            if status(&unit.world).level != Level::Active {
+                let stops = plan(Goal::Run, &unit.world).into_iter().any(|s| matches!(s, Step::Stop(_) | Step::Leave(..)));
+                prop_assert!(!stops, "{}", unit.plan());
+            }
+            unit.hook(Goal::Run);
+        }
+    }
+
+    /// No secret shows in a plan, a status, or the debug text of a world.
+    #[test]
+    fn secrets_stay_secret((web, happenings) in history()) {
+        let mut unit = start(web).database("MARKERdatabase");
+        for what in &happenings {
+            unit = happen(unit, what);
+            let said = format!("{}{}", unit.plan(), unit.status());
+            prop_assert!(!said.contains("MARKER"), "{said}");
+            unit.hook(Goal::Run);
+        }
+        for bag in unit.world.record.unit_bags.values().chain(unit.world.record.app_bags.values()) {
+            let text = format!("{bag:?}");
+            prop_assert!(!text.contains("MARKER") && !text.contains("private half"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! A machine and a Juju small enough to be obviously right: what each step leaves behind.
+
+use super::unit::KEYS;
+use concourse_ci_machine::event::Goal;
+use concourse_ci_machine::host::fs::Owner;
+use concourse_ci_machine::install::{Installed, Origin};
+use concourse_ci_machine::parse::Version;
+use concourse_ci_machine::paths;
+use concourse_ci_machine::plan::plan;
+use concourse_ci_machine::step::{FileOwner, SecretSource, Step};
+use concourse_ci_machine::world::{Concern, FileOnDisk, Role, Volumes, WebInfo, World};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+
+/// How the outside behaves.
+#[derive(Clone, Default)]
+pub struct Model {
+    /// Versions that do not come up.
+    pub broken: BTreeSet<Version>,
+    /// Stop after so many steps, as kill -9 would.
+    pub cut: Option<usize>,
+}
+
+const USER: Owner = Owner { uid: 998, gid: 997 };
+
+impl Model {
+    /// Plans and carries out until the plan is empty, then commits.
+    ///
+    /// # Panics
+    /// The world does not come to rest.
+    pub fn hook(&mut self, world: &mut World, goal: Goal) -> Vec<String> {
+        world.troubles.clear();
+        world.started.clear();
+        world.committed = world.record.clone();
+        let mut plans = vec![];
+        for _ in 0..16 {
+            let steps = plan(goal, world);
+            if steps.is_empty() {
+                world.committed = world.record.clone();
+                return plans;
+            }
+            plans.push(steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
+            for step in &steps {
+                if let Some(left) = &mut self.cut {
+                    if *left == 0 {
+                        // Juju rolls back what the hook wrote to it; the machine keeps what it got.
+                        world.record = world.committed.clone();
+                        return plans;
+                    }
+                    *left -= 1;
+                }
+                if let Err(why) = self.apply(world, step) {
+                    world.troubles.insert(step.concern().expect("only steps with a concern fail"), why);
+                    break;
+                }
+            }
+        }
+        panic!("does not come to rest: {plans:#?}");
+    }
+
+    fn apply(&self, world: &mut World, step: &Step) -> Result<(), String> {
+        let machine = &mut world.machine;
+        match step {
+            Step::CreateUser => machine.user = Some(USER),
+            Step::RemoveUser => machine.user = None,
+            Step::Write(file) if file.path == paths::CLAIM => machine.claim = Some(file.text.clone()),
+            Step::Write(file) => {
+                let owner = match file.owner {
+                    FileOwner::Root => Owner { uid: 0, gid: 0 },
+                    FileOwner::RootConcourse => Owner { uid: 0, gid: USER.gid },
+                    FileOwner::Concourse => USER,
+                };
+                put(world, &file.path, &file.text, file.mode, owner);
+            }
+            Step::Remove(path) => remove(world, path),
+            Step::Install(order) => {
+                let version = order.version.clone().unwrap_or(Version::new(8, 2, 5));
+                let stamps = machine.resource.iter().cloned().collect();
+                machine.installed.push(Installed {
+                    version,
+                    origin: Origin { url: None, stamps },
+                    sha256: String::new(),
+                });
+            }
+            Step::RemoveVersion(version) => machine.installed.retain(|i| i.version != *version),
+            Step::Switch { to, previous } => {
+                machine.current = Some(to.clone());
+                machine.previous = previous.clone().or(machine.previous.take());
+            }
+            Step::MarkFailed(failed) => {
+                machine.failed = Some(failed.clone());
+                let proven = machine.previous.clone().map(|v| format!("{v}\n")).unwrap_or_default();
+                world.troubles.retain(|c, _| !matches!(c, Concern::Web | Concern::Worker));
+                world.started.clear();
+                put(world, paths::PROVEN, &proven, 0o644, Owner { uid: 0, gid: 0 });
+            }
+            Step::MarkWanted(wish) => machine.override_version = Some(wish.clone()),
+            Step::GenerateKey(_, path) => {
+                let key = if *path == paths::WORKER_KEY { KEYS[2] } else { KEYS[1] };
+                put(world, path, &format!("private half of {key}"), 0o600, Owner { uid: 0, gid: 0 });
+                put(world, &format!("{path}.pub"), key, 0o600, Owner { uid: 0, gid: 0 });
+            }
+            Step::ShareSecret { label, relation, content } => {
+                let id = format!("secret:{label}");
+                let content = secret(world, *content);
+                world.memory.secrets.insert((*label).to_owned(), content);
+                world.record.app_bags.entry(relation.clone()).or_default().insert((*label).to_owned(), id);
+            }
+            Step::ReplaceSecret { id, content } => {
+                let content = secret(world, *content);
+                world.memory.secrets.insert(id.trim_start_matches("secret:").to_owned(), content);
+            }
+            Step::ProbeVolumes(candidates) => machine.volumes = candidates.first().copied(),
+            Step::InitWorkDir => {
+                let id = format!("id-{}", world.record.work_dir.as_ref().map_or(0, String::len));
+                machine.work_dir = Some(id.clone());
+                world.record.work_dir = Some(id);
+            }
+            Step::Enable(role, on) => machine.services.entry(*role).or_default().enabled = *on,
+            Step::DaemonReload => machine.services.values_mut().for_each(|s| s.stale = false),
+            Step::Restart(role, _) => return self.start(world, *role),
+            Step::Reload(role) => {
+                let keys = digest(world, &[paths::AUTHORIZED_KEYS], false);
+                world.machine.services.entry(*role).or_default().loaded_keys = Some(keys);
+            }
+            Step::Stop(role) => stop(world, *role),
+            Step::Leave(..) => stop(world, Role::Worker),
+            Step::Prune(names) => world.memory.departed.retain(|n| !names.contains(n)),
+            Step::Publish { relation, app, values } => {
+                let bags = if *app { &mut world.record.app_bags } else { &mut world.record.unit_bags };
+                let bag = bags.entry(relation.clone()).or_default();
+                bag.extend(values.clone());
+                bag.retain(|_, v| !v.is_empty());
+            }
+            Step::OpenPort(port) => drop(world.record.ports.insert(port.clone()).then_some(())),
+            Step::ClosePort(port) => drop(world.record.ports.remove(port).then_some(())),
+            Step::TellVersion(version) => world.record.version = Some(version.clone()),
+            Step::Say(_) | Step::MakeDir(_) | Step::RemoveEmptyDir(_) | Step::ForgetWorker => {}
+            Step::EndContainers => machine.containers = false,
+            Step::Migrate(_) | Step::MigrateDown { .. } => {}
+        }
+        refresh(world);
+        Ok(())
+    }
+
+    fn start(&self, world: &mut World, role: Role) -> Result<(), String> {
+        world.started.insert(role);
+        let inputs: &[&str] = match role {
+            Role::Web => &[paths::WEB_UNIT, paths::WEB_ENV, paths::HOST_KEY, paths::SESSION_KEY],
+            Role::Worker => &[
+                paths::WORKER_UNIT,
+                paths::WORKER_DROPIN,
+                paths::WORKER_ENV,
+                paths::WORKER_KEY,
+                paths::TSA_KEYS,
+            ],
+        };
+        let needed: Vec<&&str> = inputs.iter().filter(|path| world.file(path).is_none()).collect();
+        assert!(needed.is_empty(), "{role:?} started before {needed:?} was written");
+        let (with, keys) = (digest(world, inputs, true), digest(world, &[paths::AUTHORIZED_KEYS], false));
+        let current = world.machine.current.clone().expect("started before anything was installed");
+        let service = world.machine.services.entry(role).or_default();
+        service.started_with = Some(with);
+        service.loaded_keys = Some(keys);
+        service.active = !self.broken.contains(&current);
+        service.changing = !service.active;
+        let up = service.active;
+        match role {
+            Role::Web => world.machine.web = up.then(|| WebInfo { version: current.to_string() }),
+            Role::Worker => world.machine.connected = up,
+        }
+        if up { Ok(()) } else { Err(format!("{role:?} did not come up")) }
+    }
+}
+
+fn put(world: &mut World, path: &str, text: &str, mode: u32, owner: Owner) {
+    if paths::MANAGED.contains(&path) {
+        world.machine.files.insert(path.to_owned(), FileOnDisk { text: text.to_owned(), mode, owner });
+    }
+}
+
+fn remove(world: &mut World, path: &str) {
+    let machine = &mut world.machine;
+    machine.files.retain(|file, _| file != path && !file.starts_with(&format!("{path}/")));
+    machine.leftovers.retain(|left| left != path);
+    match path {
+        paths::FAILED => machine.failed = None,
+        paths::VOLUMES => machine.volumes = None,
+        paths::WORK_DIR => machine.work_dir = None,
+        paths::VAR => machine.claim = None,
+        _ => {}
+    }
+}
+
+fn stop(world: &mut World, role: Role) {
+    let service = world.machine.services.entry(role).or_default();
+    (service.active, service.changing) = (false, false);
+    match role {
+        Role::Web => world.machine.web = None,
+        Role::Worker => world.machine.connected = false,
+    }
+}
+
+fn secret(world: &World, source: SecretSource) -> concourse_ci_machine::juju::tools::Bag {
+    let file = |path: &str| world.file(path).expect("a secret is made of files that are there").to_owned();
+    match source {
+        SecretSource::KeyFiles => [
+            ("tsa-host-key", file(paths::HOST_KEY)),
+            ("tsa-public-key", file(paths::HOST_KEY_PUB)),
+            ("session-signing-key", file(paths::SESSION_KEY)),
+        ]
+        .map(|(k, v)| (k.to_owned(), v))
+        .into(),
+        SecretSource::NewPassword => [("password".to_owned(), "MARKERpassword".to_owned())].into(),
+    }
+}
+
+/// As the units' `ExecStartPre` does it.
+fn digest(world: &World, inputs: &[&str], with_version: bool) -> String {
+    let mut all: String = inputs.iter().filter_map(|path| world.file(path)).collect();
+    if let (true, Some(version)) = (with_version, &world.machine.current) {
+        all.push_str(&format!("versions/{version}\n"));
+    }
+    Sha256::digest(all).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// What an observation derives from files.
+fn refresh(world: &mut World) {
+    let proven = world.file(paths::PROVEN).map(|text| text.trim().to_owned());
+    world.machine.proven = proven.is_some() && proven == world.machine.current.as_ref().map(ToString::to_string);
+    world.machine.drained = world.file(paths::DRAINED).is_some();
+}
+
+/// The default of the driver probe in this model.
+#[allow(dead_code, reason = "each test file uses its part of the kit")]
+pub const DRIVER: Volumes = Volumes::Overlay;
