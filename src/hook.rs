@@ -30,14 +30,17 @@ pub fn run(root: &Root, context: &Context) -> Result<()> {
     read::refresh(&mut session.memory, context, &session.stale.clone())?;
     session.memory.charm = charm;
 
-    match &context.event {
-        Event::Action(name) => action(root, context, &mut session, name)?,
-        event => {
-            let world = reconcile(root, context, &mut session, event.goal())?;
-            report(event.goal(), &world)?;
-        }
+    let done = match &context.event {
+        Event::Action(name) => action(root, context, &mut session, name),
+        event => reconcile(root, context, &mut session, event.goal())
+            .and_then(|world| report(event.goal(), &world)),
+    };
+    if done.is_err() {
+        // Juju takes back what this hook wrote to it, secrets among it: they are read again.
+        session.memory.secrets.clear();
     }
-    keep(root, context, &session.memory)
+    keep(root, context, &session.memory)?;
+    done
 }
 
 /// Applies plans until one is empty.

@@ -223,6 +223,17 @@ impl Volumes {
     }
 }
 
+impl fmt::Display for Volumes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Volumes::Overlay => "overlay",
+            Volumes::OverlayMasked => "overlay, without metacopy, as a user namespace needs it",
+            Volumes::Btrfs => "btrfs",
+            Volumes::Naive => "naive: each container copies its image",
+        })
+    }
+}
+
 impl World {
     /// Writes that others may not have seen yet are overlaid on what was read: a leader of Juju 3 is not told of
     /// its own writes.

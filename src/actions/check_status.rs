@@ -40,7 +40,7 @@ pub fn report(world: &World, verbose: bool) -> Answer {
         let link = if machine.connected { "connected to" } else { "not connected to" };
         let tsa = if tsa.is_empty() { "any web node".to_owned() } else { tsa.join(", ") };
         say("worker", format!("{}, {link} {tsa}", state(Role::Worker)));
-        let driver = machine.volumes.map_or("not yet known".to_owned(), |v| format!("{v:?}"));
+        let driver = machine.volumes.map_or("not yet known".to_owned(), |v| v.to_string());
         say("volumes", driver);
     }
     if verbose {

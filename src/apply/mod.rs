@@ -6,7 +6,7 @@ mod services;
 mod volumes;
 mod web;
 
-use crate::event::Context;
+use crate::event::{Context, bare_secret_id};
 use crate::host::cmd::cmd;
 use crate::host::fs::{self, Owner, Root};
 use crate::install;
@@ -67,8 +67,10 @@ impl Applier<'_> {
                 self.publish(relation, true, &tools::Bag::from([((*label).to_owned(), id)]))?;
             }
             Step::ReplaceSecret { id, content } => {
-                tools::secret_set(id, &keys::content(self.root, *content)?)?;
-                self.session.memory.secrets.remove(crate::event::bare_secret_id(id));
+                let content = keys::content(self.root, *content)?;
+                tools::secret_set(id, &content)?;
+                // Reading it back would give the revision that this unit is used to.
+                self.session.memory.secrets.insert(bare_secret_id(id).to_owned(), content);
             }
             Step::ProbeVolumes(candidates) => match volumes::probe(self.root, candidates)? {
                 Ok(found) => self.write_json(paths::VOLUMES, &found)?,
@@ -82,11 +84,13 @@ impl Applier<'_> {
             }
             Step::Restart(role, patience) => {
                 self.session.started.insert(*role);
-                return services::restart(self.root, self.world, *role, *patience);
+                return services::restart(self.root, self.world, *role, *patience, &mut self.session.memory.link);
             }
             Step::Reload(role) => drop(cmd("systemctl").args(["reload", role.unit()]).run()?),
             Step::Stop(role) => services::stop(*role)?,
-            Step::Leave(how, patience) => services::leave(*how, *patience)?,
+            Step::Leave(how, patience) => {
+                services::leave(self.root, *how, *patience, self.session.memory.link)?;
+            }
             Step::EndContainers => containers::end(self.root)?,
             Step::MigrateDown { with, to } => return web::migrate_down(with, to),
             Step::Migrate(schema) => return web::migrate(*schema),

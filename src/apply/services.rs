@@ -4,9 +4,10 @@ use super::{Outcome, Trouble};
 use crate::host::cmd::cmd;
 use crate::host::fs::Root;
 use crate::host::http;
+use crate::observe::{is_linked, lasting_link};
+use crate::step::Farewell;
 use crate::observe::services::services;
 use crate::view::tsa::registration;
-use crate::view::version::published;
 use crate::world::{Role, World};
 use anyhow::Result;
 use std::thread::sleep;
@@ -18,13 +19,12 @@ const PAUSE: Duration = Duration::from_millis(250);
 const RESTARTS: u32 = 4;
 
 /// (Re)starts a service and waits until it works. Zero patience: starting it is all that can be done now.
-pub fn restart(root: &Root, world: &World, role: Role, patience: Duration) -> Outcome {
+pub fn restart(root: &Root, world: &World, role: Role, patience: Duration, link: &mut Option<u64>) -> Outcome {
     // A web node's stop waits for its API to drain: a minute with running builds, 90 s at most.
     cmd("systemctl").args(["restart", role.unit()]).deadline(Duration::from_secs(150)).run()?;
     let end = Instant::now() + patience;
-    let _ = published(world);
     while Instant::now() < end {
-        if works(root, world, role)? {
+        if works(root, world, role, link)? {
             return Ok(Ok(()));
         }
         if restarts(role)? >= RESTARTS {
@@ -47,13 +47,16 @@ fn name(role: Role) -> &'static str {
     }
 }
 
-fn works(root: &Root, world: &World, role: Role) -> Result<bool> {
+fn works(root: &Root, world: &World, role: Role, link: &mut Option<u64>) -> Result<bool> {
     Ok(match role {
         Role::Web => {
             let port = world.config.as_ref().map_or(0, |c| c.web_port);
             http::info(port, Duration::from_secs(2)).is_some()
         }
-        Role::Worker => crate::observe::connected(root, &registration(world).servers)?,
+        Role::Worker => {
+            *link = lasting_link(root, &registration(world).servers, Duration::from_secs(5))?;
+            link.is_some()
+        }
     })
 }
 
@@ -67,21 +70,27 @@ pub fn stop(role: Role) -> Result<()> {
     cmd("systemctl").args(["stop", role.unit()]).deadline(Duration::from_secs(150)).run().map(drop)
 }
 
+/// A worker that has had no connection for so long has nobody to say farewell to: it was revoked before it left.
+const CUT_OFF: Duration = Duration::from_secs(10);
+
 /// Tells the worker to land or retire, lets its builds end, and stops what is left of it after that time.
-pub fn leave(how: crate::step::Farewell, patience: Duration) -> Result<()> {
+pub fn leave(root: &Root, how: Farewell, patience: Duration, link: Option<u64>) -> Result<()> {
     let signal = match how {
-        crate::step::Farewell::Land => "SIGUSR1",
-        crate::step::Farewell::Retire => "SIGUSR2",
+        Farewell::Land => "SIGUSR1",
+        Farewell::Retire => "SIGUSR2",
     };
     let unit = Role::Worker.unit();
     // A worker that is just between two starts has nobody to be told; then stopping is all there is.
     let told = cmd("systemctl").args(["kill", "--kill-who=main", "--signal", signal, unit]).output()?;
     let end = Instant::now() + patience;
-    let root = Root::new("/");
-    while told.status.success() && Instant::now() < end {
-        let service = services(&root)?.remove(&Role::Worker).unwrap_or_default();
+    let mut linked = Instant::now();
+    while told.status.success() && Instant::now() < end && linked.elapsed() < CUT_OFF {
+        let service = services(root)?.remove(&Role::Worker).unwrap_or_default();
         if !service.active && !service.changing {
             break;
+        }
+        if is_linked(root, link)? {
+            linked = Instant::now();
         }
         sleep(PAUSE);
     }

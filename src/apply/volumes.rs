@@ -23,7 +23,7 @@ pub fn probe(root: &Root, candidates: &[Volumes]) -> Result<std::result::Result<
         };
         match found {
             Ok(()) => return Ok(Ok(*candidate)),
-            Err(why) => reasons.push(format!("{candidate:?}: {why}")),
+            Err(why) => reasons.push(format!("{}: {why}", candidate.driver())),
         }
     }
     let all = reasons.join("; ");

@@ -91,7 +91,7 @@ impl Api {
     pub fn worker(&self, name: &str, verb: &str) -> Result<()> {
         let url = format!("{}/api/v1/workers/{name}/{verb}", self.base);
         let request = self.client.request(Method::PUT, url).bearer_auth(self.token.expose());
-        let answer = self.runtime.block_on(request.send())?;
+        let answer = self.runtime.block_on(async { request.send().await })?;
         if answer.status() != StatusCode::NOT_FOUND {
             answer.error_for_status()?;
         }

@@ -32,6 +32,8 @@ pub struct Memory {
     pub resource: Option<std::path::PathBuf>,
     /// Names of workers whose units are gone and that may still be on the web node's list.
     pub departed: BTreeSet<String>,
+    /// Inode of the worker's connection to its web node, once that was seen to last.
+    pub link: Option<u64>,
     /// The charm that filled this memory; another one reads everything again.
     pub charm: String,
 }

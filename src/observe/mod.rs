@@ -11,7 +11,7 @@ use crate::host::fs::Root;
 use crate::juju::memory::{Memory, Stale};
 use crate::juju::{read, tools};
 use crate::view::secrets;
-pub use network::connected;
+pub use network::{is_linked, lasting_link};
 
 use crate::world::{Concern, Record, Role, World};
 use anyhow::{Context as _, Result};
@@ -85,7 +85,7 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
     // What this event made stale has been read; a later look in the same hook reads only what is new.
     session.stale = Stale::default();
     world.memory = session.memory.clone();
-    network::probe(root, &mut world)?;
+    network::probe(root, &mut world, &mut session.memory.link)?;
     Ok(world)
 }
 

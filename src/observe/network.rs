@@ -2,11 +2,14 @@
 
 use crate::host::fs::Root;
 use crate::host::http;
-use crate::view::tsa::{Tsa, registration};
+use crate::parse::Host;
+use crate::view::tsa::{TSA_PORT, Tsa, registration};
 use crate::world::{Role, World};
 use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// A web node that is alive answers in milliseconds.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -15,39 +18,85 @@ const ANSWER: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The tables of connections can't be read.
-pub fn probe(root: &Root, world: &mut World) -> Result<()> {
+pub fn probe(root: &Root, world: &mut World, link: &mut Option<u64>) -> Result<()> {
     if let (true, Some(config)) = (world.service(Role::Web).active, &world.config) {
         world.machine.web = http::info(config.web_port, ANSWER);
     }
     if world.service(Role::Worker).active {
-        world.machine.connected = connected(root, &registration(world).servers)?;
+        let servers = registration(world).servers;
+        let links = links(root, &servers)?;
+        if !link.is_some_and(|known| links.contains(&known)) {
+            *link = if links.is_empty() { None } else { lasting_link(root, &servers, LASTING * 2)? };
+        }
+        world.machine.connected = link.is_some();
     }
     Ok(())
 }
 
-/// Whether this machine holds an established connection to one of the servers. A refused worker is cut off within
-/// milliseconds and tries again after seconds, so one that is seen is one that was accepted.
+/// A connection that is still there after this time belongs to a worker that was accepted and has registered: one
+/// that is refused is cut off within milliseconds and tries again after seconds.
+const LASTING: Duration = Duration::from_millis(2500);
+
+/// Waits, so long at most, for a connection to one of the servers that lasts; gives its socket's inode.
 ///
 /// # Errors
 /// The kernel's tables can't be read.
-pub fn connected(root: &Root, servers: &[Tsa]) -> Result<bool> {
-    let mut remote = vec![];
-    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        let text = crate::host::fs::read(&root.path(table))?.unwrap_or_default();
-        remote.extend(text.lines().skip(1).filter_map(established));
+pub fn lasting_link(root: &Root, servers: &[Tsa], patience: Duration) -> Result<Option<u64>> {
+    let end = Instant::now() + patience;
+    let mut seen: BTreeMap<u64, Instant> = BTreeMap::new();
+    loop {
+        let now = Instant::now();
+        let links = links(root, servers)?;
+        seen.retain(|inode, _| links.contains(inode));
+        for inode in links {
+            if now.duration_since(*seen.entry(inode).or_insert(now)) >= LASTING {
+                return Ok(Some(inode));
+            }
+        }
+        if now >= end {
+            return Ok(None);
+        }
+        sleep(Duration::from_millis(100));
     }
-    Ok(servers.iter().any(|tsa| {
-        let address: Option<IpAddr> = tsa.host.host().to_string().trim_matches(['[', ']']).parse().ok();
-        // A name may stand for any address; its port has to do.
-        remote.iter().any(|r| r.port() == tsa.host.port() && address.is_none_or(|a| a == r.ip()))
-    }))
 }
 
-/// The remote side of a line of `/proc/net/tcp` in state ESTABLISHED (proc_net_tcp in the kernel's documentation).
-fn established(line: &str) -> Option<SocketAddr> {
-    let mut fields = line.split_whitespace().skip(2);
-    let (remote, state) = (fields.next()?, fields.next()?);
-    if state != "01" {
+/// Sockets of this machine with an established connection to one of the servers.
+fn links(root: &Root, servers: &[Tsa]) -> Result<BTreeSet<u64>> {
+    let is_server = |remote: &SocketAddr| {
+        let to = |tsa: &Tsa| match tsa.host.host() {
+            Host::Ip(ip) => *ip == remote.ip(),
+            // A name may stand for any address; its port has to do.
+            Host::Name(_) => true,
+        };
+        servers.iter().any(|tsa| tsa.host.port() == remote.port() && to(tsa))
+    };
+    Ok(connections(root)?.into_iter().filter(|(remote, _)| is_server(remote)).map(|(_, inode)| inode).collect())
+}
+
+/// Whether the worker has any connection to a TSA, when its relation may not say any more which one that is.
+///
+/// # Errors
+/// The kernel's tables can't be read.
+pub fn is_linked(root: &Root, link: Option<u64>) -> Result<bool> {
+    Ok(connections(root)?.iter().any(|(remote, inode)| remote.port() == TSA_PORT || Some(*inode) == link))
+}
+
+/// All established connections of this machine.
+fn connections(root: &Root) -> Result<Vec<(SocketAddr, u64)>> {
+    let mut found = vec![];
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let text = crate::host::fs::read(&root.path(table))?.unwrap_or_default();
+        found.extend(text.lines().skip(1).filter_map(established));
+    }
+    Ok(found)
+}
+
+/// The remote side and the inode of a line of `/proc/net/tcp` in state ESTABLISHED (proc_net_tcp in the kernel's
+/// documentation).
+fn established(line: &str) -> Option<(SocketAddr, u64)> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (remote, state, inode) = (fields.get(2)?, fields.get(3)?, fields.get(9)?);
+    if *state != "01" {
         return None;
     }
     let (address, port) = remote.split_once(':')?;
@@ -64,7 +113,7 @@ fn established(line: &str) -> Option<SocketAddr> {
         }
         _ => return None,
     };
-    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
+    Some((SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?), inode.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -73,18 +122,20 @@ mod tests {
 
     #[test]
     fn lines_of_the_kernel() {
+        let rest = "00000000:00000000 00:00000000 00000000 0 0 4711 1";
         let rows = [
-            ("0: 0100007F:1F90 0500000A:08AE 01 00000000:00000000", Some("10.0.0.5:2222")),
-            ("0: 0100007F:1F90 0500000A:08AE 02 00000000:00000000", None),
+            ("0: 0100007F:1F90 0500000A:08AE 01", Some("10.0.0.5:2222")),
+            ("0: 0100007F:1F90 0500000A:08AE 02", None),
             (
-                "0: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000500000A:08AE 01 0",
+                "0: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000500000A:08AE 01",
                 Some("10.0.0.5:2222"),
             ),
             ("garbage", None),
-            ("", None),
         ];
         for (line, expected) in rows {
-            assert_eq!(established(line), expected.map(|e| e.parse().unwrap()), "{line}");
+            let found = established(&format!("{line} {rest}"));
+            assert_eq!(found, expected.map(|e| (e.parse().unwrap(), 4711)), "{line}");
         }
+        assert_eq!(established(""), None);
     }
 }

@@ -31,10 +31,14 @@ pub fn steps(world: &World) -> Vec<Step> {
         return vec![Step::Remove(crate::paths::FAILED.into())];
     }
     let given_up = machine.failed.as_ref().is_some_and(|failed| failed.version == version);
-    if machine.current.as_ref() == Some(&version) || (given_up && machine.current.is_some()) {
+    if given_up && machine.current.is_some() {
         return vec![];
     }
-    if !is_installed(world, &version) {
+    let ready = is_installed(world, &version) && has_right_digest(world, config, &version);
+    if ready && machine.current.as_ref() == Some(&version) {
+        return vec![];
+    }
+    if !ready {
         return install(Order {
             source: Source::Url(url(config, &version, &machine.arch)),
             version: Some(version),
@@ -111,6 +115,12 @@ fn proxy(config: &Config) -> Proxy {
 
 fn is_installed(world: &World, version: &Version) -> bool {
     world.machine.installed.iter().any(|i| i.version == *version)
+}
+
+/// What is installed may have come before the operator said which digest it must have.
+fn has_right_digest(world: &World, config: &Config, version: &Version) -> bool {
+    let Some(digest) = &config.sha256 else { return true };
+    world.machine.installed.iter().any(|i| i.version == *version && i.sha256 == digest.as_str())
 }
 
 /// Versions that nothing needs any more: not the current one, nor the one to go back to, nor one whose containers

@@ -1,0 +1,50 @@
+# Everything a developer runs. `make help` lists it.
+SHELL := bash
+.ONESHELL:
+.SHELLFLAGS := -euo pipefail -c
+KIT := $(CURDIR)/target/kit
+export EMULATED_JUJU := $(KIT)/emulated-juju
+PROFILE ?= quick
+
+.PHONY: help charm lint unit machines test demo demo-clean bench test-tools clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -ts $$'\t'
+
+charm: ## concourse-ci-machine_amd64.charm, for juju deploy
+	cargo build --release --locked --bin dispatch
+	tools/pack target/release/dispatch concourse-ci-machine_amd64.charm
+
+lint: ## format, clippy, shellcheck
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	shellcheck tools/* tests/cloud tests/demo tests/machines/machines tests/postgresql/{pack,dispatch} tests/standin/pack
+
+unit: ## tests that need no machine
+	cargo test --workspace --locked -- --skip machine_
+
+test-tools: ## what tests on machines and the demo need, into target/kit
+	mkdir -p $(KIT)
+	cargo build --profile quick --locked --workspace --bins
+	install -m 0755 target/quick/emulated-juju $(KIT)/
+	tools/pack target/quick/dispatch $(KIT)/concourse-ci-machine.charm
+	tests/postgresql/pack $(KIT)/postgresql.charm
+	tests/releases $(KIT)/releases
+
+machines: test-tools ## tests on LXD machines: real systemd, containerd, PostgreSQL
+	cargo test --locked --test machines -- --ignored --test-threads=2
+
+test: lint unit machines ## everything
+
+demo: ## from nothing to a web node, a database and two workers on this computer
+	tests/demo
+
+demo-clean: ## nothing of the demo stays
+	tests/demo clean
+
+bench: ## ratios against peers, measured in one run
+	cargo build --release --locked --workspace --bins
+	benches/run
+
+clean:
+	cargo clean

@@ -1,0 +1,3 @@
+//! One file for each thing that users rely on.
+
+mod main_job;

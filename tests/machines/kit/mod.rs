@@ -1,0 +1,4 @@
+//! What a test on machines stands on.
+
+pub mod cloud;
+pub mod mirror;
