@@ -1,0 +1,116 @@
+//! The shape of the code: what is pure stays pure, arrows go one way, files stay short.
+
+#![allow(missing_docs)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// From the outside in: a module may use those after it, and none before it. `pure` ones touch nothing.
+const LAYERS: [(&str, bool); 18] = [
+    ("hook", false),
+    ("actions", true),
+    ("apply", false),
+    ("observe", false),
+    ("status", true),
+    ("plan", true),
+    ("view", true),
+    ("render", true),
+    ("juju", false),
+    ("install", false),
+    ("step", true),
+    ("world", true),
+    ("event", true),
+    ("host", false),
+    ("config", true),
+    ("parse", true),
+    ("paths", true),
+    ("bin", false),
+];
+
+/// What a pure module must not name: the world outside.
+const OUTSIDE: [&str; 8] = [
+    "std::fs::",
+    "std::process",
+    "std::env",
+    "std::net::Tcp",
+    "host::cmd",
+    "host::http",
+    "Instant::now",
+    "SystemTime",
+];
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = vec![];
+    for entry in fs::read_dir(dir).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn source() -> Vec<(String, PathBuf, String)> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    files(&src)
+        .into_iter()
+        .filter(|path| !path.ends_with("lib.rs"))
+        .map(|path| {
+            let inside = path.strip_prefix(&src).unwrap();
+            let module = inside.iter().next().unwrap().to_string_lossy().replace(".rs", "");
+            // Tests may do what they like.
+            let text = fs::read_to_string(&path).unwrap();
+            let text = text.split("#[cfg(test)]").next().unwrap().to_owned();
+            (module, path, text)
+        })
+        .collect()
+}
+
+#[test]
+fn pure_modules_touch_nothing() {
+    for (module, path, text) in source() {
+        let pure = LAYERS.iter().find(|(name, _)| *name == module).unwrap_or_else(|| panic!("{module} has no layer")).1;
+        for outside in OUTSIDE.iter().filter(|_| pure) {
+            assert!(!text.contains(outside), "{} is pure and names {outside}", path.display());
+        }
+    }
+}
+
+#[test]
+fn decisions_use_no_edge() {
+    // Data types of edge modules may be named; their functions that act may not.
+    for (module, path, text) in source() {
+        if ["plan", "status", "view", "render", "actions"].contains(&module.as_str()) {
+            for edge in ["crate::apply", "crate::observe", "crate::hook", "crate::host::", "juju::read", "tools::call"] {
+                assert!(!text.contains(edge), "{} decides and names {edge}", path.display());
+            }
+        }
+        if module == "apply" || module == "observe" {
+            assert!(!text.contains("crate::plan") && !text.contains("crate::status"), "{}", path.display());
+        }
+        if module == "host" || module == "config" || module == "parse" {
+            assert!(!text.contains("crate::juju") && !text.contains("crate::view"), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn files_are_short() {
+    for (_, path, text) in source() {
+        let code = text.lines().filter(|l| !l.trim().is_empty() && !l.trim_start().starts_with("//")).count();
+        assert!(code <= 300, "{} has {code} lines of code: split it", path.display());
+    }
+}
+
+#[test]
+fn only_one_file_starts_hook_tools() {
+    let tools = ["relation-set", "secret-add", "status-set", "config-get"];
+    for (_, path, text) in source() {
+        for tool in tools {
+            let starts = text.contains(&format!("cmd(\"{tool}\"")) || text.contains(&format!("call(\"{tool}\""));
+            assert!(!starts || path.ends_with("juju/tools.rs"), "{} starts {tool}", path.display());
+        }
+    }
+}
