@@ -183,8 +183,10 @@ mod tests {
 
     #[test]
     fn an_empty_remote_unit_is_none() {
-        let found =
-            event(&[("JUJU_DISPATCH_PATH", "hooks/web-tsa-relation-broken"), ("JUJU_RELATION_ID", "web-tsa:7")]);
+        let found = event(&[
+            ("JUJU_DISPATCH_PATH", "hooks/web-tsa-relation-broken"),
+            ("JUJU_RELATION_ID", "web-tsa:7"),
+        ]);
         let Event::Relation(found) = found else { panic!("{found:?}") };
         assert_eq!((found.phase, found.endpoint.as_str(), found.unit), (Phase::Broken, "web-tsa", None));
     }

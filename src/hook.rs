@@ -64,7 +64,10 @@ fn reconcile(root: &Root, context: &Context, session: &mut Session, goal: Goal) 
 
 /// Applies steps up to the first that meets trouble; the next plan knows of it.
 fn apply(root: &Root, context: &Context, session: &mut Session, world: &World, steps: &[Step]) -> Result<()> {
-    tools::log("DEBUG", &format!("plan: {}", steps.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")));
+    tools::log(
+        "DEBUG",
+        &format!("plan: {}", steps.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    );
     for step in steps {
         let outcome = Applier { root, context, session, world }
             .apply(step)

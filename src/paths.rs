@@ -70,26 +70,27 @@ pub const RUN: &str = "/run/concourse-ci-machine";
 
 /// Files that the plan may write or remove; `observe` reads them all.
 pub const MANAGED: [&str; 15] = [
-    WEB_ENV, WORKER_ENV, POSTGRES_CA, WEB_UNIT, WORKER_UNIT, WORKER_DROPIN, HOST_KEY, HOST_KEY_PUB, SESSION_KEY,
-    AUTHORIZED_KEYS, WORKER_KEY, WORKER_KEY_PUB, TSA_KEYS, DRAINED, PROVEN,
-];
-
-/// Directories in which the operator may have files too.
-pub const SHARED_DIRS: [&str; 3] = [
-    ETC,
-    "/etc/systemd/system/concourse-web.service.d",
-    "/etc/systemd/system/concourse-worker.service.d",
-];
-
-/// All that the charm may leave on a machine; `observe` tells which of it is there.
-pub const OURS: [&str; 9] = [
-    WEB_UNIT,
-    WORKER_DROPIN,
-    WORKER_UNIT,
     WEB_ENV,
     WORKER_ENV,
     POSTGRES_CA,
-    OPT,
-    RUN,
-    VAR,
+    WEB_UNIT,
+    WORKER_UNIT,
+    WORKER_DROPIN,
+    HOST_KEY,
+    HOST_KEY_PUB,
+    SESSION_KEY,
+    AUTHORIZED_KEYS,
+    WORKER_KEY,
+    WORKER_KEY_PUB,
+    TSA_KEYS,
+    DRAINED,
+    PROVEN,
 ];
+
+/// Directories in which the operator may have files too.
+pub const SHARED_DIRS: [&str; 3] =
+    [ETC, "/etc/systemd/system/concourse-web.service.d", "/etc/systemd/system/concourse-worker.service.d"];
+
+/// All that the charm may leave on a machine; `observe` tells which of it is there.
+pub const OURS: [&str; 9] =
+    [WEB_UNIT, WORKER_DROPIN, WORKER_UNIT, WEB_ENV, WORKER_ENV, POSTGRES_CA, OPT, RUN, VAR];

@@ -58,7 +58,8 @@ fn waiting(message: impl Into<String>) -> Status {
 
 fn version(world: &World) -> Option<Status> {
     let machine = &world.machine;
-    if machine.current.is_none() && !world.troubles.contains_key(&Concern::Install) && world.config.is_some() {
+    if machine.current.is_none() && !world.troubles.contains_key(&Concern::Install) && world.config.is_some()
+    {
         return Some(blocked("Concourse is not installed yet".into()));
     }
     let Wanted::Exactly(wanted) = wanted(world) else { return None };
@@ -83,7 +84,9 @@ fn web_findings(world: &World) -> Vec<Status> {
         };
         found.push(blocked(format!("{seen}: see journalctl -u concourse-web")));
     }
-    found.extend(workers(world).bad.into_iter().map(|bad| blocked(format!("A worker's data can't be used: {bad}"))));
+    found.extend(
+        workers(world).bad.into_iter().map(|bad| blocked(format!("A worker's data can't be used: {bad}"))),
+    );
     found
 }
 
@@ -96,7 +99,12 @@ fn worker_findings(world: &World) -> Vec<Status> {
         found.push(missing);
         return found;
     }
-    found.extend(registration(world).bad.into_iter().map(|bad| blocked(format!("A web node's data can't be used: {bad}"))));
+    found.extend(
+        registration(world)
+            .bad
+            .into_iter()
+            .map(|bad| blocked(format!("A web node's data can't be used: {bad}"))),
+    );
     if world.machine.connected || world.machine.current.is_none() {
         return found;
     }

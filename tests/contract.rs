@@ -18,7 +18,12 @@ fn map(text: &str) -> Mapping {
 }
 
 fn keys(value: &Value) -> BTreeSet<String> {
-    value.as_mapping().unwrap().keys().map(|k| k.as_str().expect("a key that is no text").to_owned()).collect()
+    value
+        .as_mapping()
+        .unwrap()
+        .keys()
+        .map(|k| k.as_str().expect("a key that is no text").to_owned())
+        .collect()
 }
 
 fn options() -> BTreeSet<String> {
@@ -55,9 +60,16 @@ fn names_and_defaults_are_what_juju_takes() {
         assert!(name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{name}");
     }
     for (name, action) in map(ACTIONS) {
-        assert_eq!(action["additionalProperties"], Value::Bool(false), "{name:?} must refuse unknown parameters");
+        assert_eq!(
+            action["additionalProperties"],
+            Value::Bool(false),
+            "{name:?} must refuse unknown parameters"
+        );
         if let Some(params) = action.get("params") {
-            assert!(keys(params).iter().all(|p| !p.contains('_')), "{name:?}: juju run can't set a parameter with _");
+            assert!(
+                keys(params).iter().all(|p| !p.contains('_')),
+                "{name:?}: juju run can't set a parameter with _"
+            );
         }
     }
     for (name, option) in map(CONFIG)["options"].as_mapping().unwrap() {

@@ -94,7 +94,8 @@ fn accident(mut unit: TestUnit, what: &Happening) -> TestUnit {
         }
         Happening::Drained(true) => {
             let root = concourse_ci_machine::host::fs::Owner { uid: 0, gid: 0 };
-            let note = concourse_ci_machine::world::FileOnDisk { text: String::new(), mode: 0o644, owner: root };
+            let note =
+                concourse_ci_machine::world::FileOnDisk { text: String::new(), mode: 0o644, owner: root };
             machine.files.insert(paths::DRAINED.into(), note);
             machine.drained = true;
         }

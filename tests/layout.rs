@@ -71,7 +71,11 @@ fn source() -> Vec<(String, PathBuf, String)> {
 #[test]
 fn pure_modules_touch_nothing() {
     for (module, path, text) in source() {
-        let pure = LAYERS.iter().find(|(name, _)| *name == module).unwrap_or_else(|| panic!("{module} has no layer")).1;
+        let pure = LAYERS
+            .iter()
+            .find(|(name, _)| *name == module)
+            .unwrap_or_else(|| panic!("{module} has no layer"))
+            .1;
         for outside in OUTSIDE.iter().filter(|_| pure) {
             assert!(!text.contains(outside), "{} is pure and names {outside}", path.display());
         }
@@ -83,7 +87,14 @@ fn decisions_use_no_edge() {
     // Data types of edge modules may be named; their functions that act may not.
     for (module, path, text) in source() {
         if ["plan", "status", "view", "render", "actions"].contains(&module.as_str()) {
-            for edge in ["crate::apply", "crate::observe", "crate::hook", "crate::host::", "juju::read", "tools::call"] {
+            for edge in [
+                "crate::apply",
+                "crate::observe",
+                "crate::hook",
+                "crate::host::",
+                "juju::read",
+                "tools::call",
+            ] {
                 assert!(!text.contains(edge), "{} decides and names {edge}", path.display());
             }
         }
@@ -109,7 +120,8 @@ fn only_one_file_starts_hook_tools() {
     let tools = ["relation-set", "secret-add", "status-set", "config-get"];
     for (_, path, text) in source() {
         for tool in tools {
-            let starts = text.contains(&format!("cmd(\"{tool}\"")) || text.contains(&format!("call(\"{tool}\""));
+            let starts =
+                text.contains(&format!("cmd(\"{tool}\"")) || text.contains(&format!("call(\"{tool}\""));
             assert!(!starts || path.ends_with("juju/tools.rs"), "{} starts {tool}", path.display());
         }
     }

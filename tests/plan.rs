@@ -133,8 +133,9 @@ fn a_rotated_database_password_is_a_restart() {
 
 #[test]
 fn bad_options_stop_nothing() {
-    for (name, value) in [("web-port", 70000.into()), ("deployment-mode", "both".into()), ("log-level", "warn".into())]
-        as [(&str, serde_json::Value); 3]
+    for (name, value) in
+        [("web-port", 70000.into()), ("deployment-mode", "both".into()), ("log-level", "warn".into())]
+            as [(&str, serde_json::Value); 3]
     {
         for unit in [TestUnit::web(), TestUnit::worker_unit()] {
             let unit = unit.config(name, value.clone());
@@ -202,7 +203,12 @@ fn what_is_missing_is_said() {
     let rows = [
         (TestUnit::new("web/0", "web").settled(), ""),
         (TestUnit::new("worker/0", "worker").settled(), ""),
-        (TestUnit::new("worker/0", "worker").related("worker-tsa:1", "web", &[], &[("web/0", &[])]).settled(), ""),
+        (
+            TestUnit::new("worker/0", "worker")
+                .related("worker-tsa:1", "web", &[], &[("web/0", &[])])
+                .settled(),
+            "",
+        ),
         (TestUnit::new("worker/0", "worker").tsa("nonsense").settled(), ""),
     ];
     let said: Vec<String> = rows.iter().map(|(unit, _)| unit.status()).collect();

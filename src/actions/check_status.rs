@@ -30,7 +30,8 @@ pub fn report(world: &World, verbose: bool) -> Answer {
         }
     };
     if roles.web {
-        let answers = machine.web.as_ref().map_or("no answer".into(), |info| format!("answers as {}", info.version));
+        let answers =
+            machine.web.as_ref().map_or("no answer".into(), |info| format!("answers as {}", info.version));
         say("web", format!("{}, {answers}", state(Role::Web)));
         let workers = workers(world);
         say("authorized-workers", workers.keys.len().to_string());

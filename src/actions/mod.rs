@@ -86,7 +86,8 @@ impl Action {
     /// One sentence for the operator.
     pub fn parse(name: &str, params: &Map<String, Value>) -> Result<Self, String> {
         let flag = |key: &str| params.get(key).and_then(Value::as_bool).unwrap_or(false);
-        let text = |key: &str| params.get(key).and_then(Value::as_str).map(str::trim).filter(|t| !t.is_empty());
+        let text =
+            |key: &str| params.get(key).and_then(Value::as_str).map(str::trim).filter(|t| !t.is_empty());
         Ok(match name {
             "get-admin-password" => Action::GetAdminPassword,
             "check-status" => Action::CheckStatus { verbose: flag("verbose") },
@@ -135,7 +136,8 @@ pub fn steps(action: &Action, world: &World) -> Result<Vec<Step>, String> {
         Action::Drain(patience) => {
             worker_only()?;
             let note = "An operator drained the worker; the action resume removes this file.\n";
-            let file = File { path: paths::DRAINED.into(), text: note.into(), mode: 0o644, owner: FileOwner::Root };
+            let file =
+                File { path: paths::DRAINED.into(), text: note.into(), mode: 0o644, owner: FileOwner::Root };
             let mut steps = vec![Step::Write(file)];
             if world.service(Role::Worker).active {
                 steps.extend([Step::Leave(Farewell::Land, *patience), Step::EndContainers]);
@@ -163,18 +165,26 @@ fn restart(world: &World, force: bool) -> Result<Vec<Step>, String> {
     if worker.active {
         steps.push(Step::Restart(Role::Worker, Duration::from_secs(60)));
     }
-    if steps.is_empty() { Err("No Concourse service runs on this unit: see its status".into()) } else { Ok(steps) }
+    if steps.is_empty() {
+        Err("No Concourse service runs on this unit: see its status".into())
+    } else {
+        Ok(steps)
+    }
 }
 
 fn update(world: &World, version: &Version) -> Result<Vec<Step>, String> {
     if let Some(set) = world.config.as_ref().and_then(|c| c.version.as_ref()).filter(|v| *v != version) {
         let app = world.unit.application();
-        return Err(format!("concourse-version is {set}: juju config {app} concourse-version={version} does what you want"));
+        return Err(format!(
+            "concourse-version is {set}: juju config {app} concourse-version={version} does what you want"
+        ));
     }
     let roles = roles(world);
     let follows = registration(world).servers.into_iter().find_map(|tsa| tsa.version);
     if let (false, Some(web)) = (roles.web, follows.filter(|v| v != version)) {
-        return Err(format!("This worker follows its web node, which runs {web}: update the web node, or set concourse-version"));
+        return Err(format!(
+            "This worker follows its web node, which runs {web}: update the web node, or set concourse-version"
+        ));
     }
     let mut steps = vec![Step::MarkWanted(Override { version: version.clone(), pinned: pinned() })];
     if world.machine.failed.is_some() {
@@ -226,14 +236,24 @@ pub fn answer(action: &Action, world: &World) -> Answer {
         Action::UpdateVersion(version) => match &world.machine.current {
             Some(current) if current == version => Answer::says(&[("version", &current.to_string())]),
             Some(current) => {
-                let why = world.machine.failed.as_ref().map(|f| f.reason.as_str()).unwrap_or("see the unit's status");
+                let why = world
+                    .machine
+                    .failed
+                    .as_ref()
+                    .map(|f| f.reason.as_str())
+                    .unwrap_or("see the unit's status");
                 Answer::failed(format!("{current} still runs: {why}"))
             }
             None => Answer::failed("Concourse is not installed yet: see the unit's status".into()),
         },
         Action::Drain(_) => Answer::says(&[("message", "The worker has landed; resume brings it back")]),
-        Action::Resume => Answer::says(&[("message", if world.machine.connected { "The worker is back" } else { "The worker starts" })]),
-        Action::RotateKeys if roles.web => Answer::says(&[("message", "New keys are in use; users log in again")]),
+        Action::Resume => Answer::says(&[(
+            "message",
+            if world.machine.connected { "The worker is back" } else { "The worker starts" },
+        )]),
+        Action::RotateKeys if roles.web => {
+            Answer::says(&[("message", "New keys are in use; users log in again")])
+        }
         Action::RotateKeys => Answer::says(&[("message", "The worker has a new key")]),
     }
 }

@@ -18,7 +18,11 @@ const TASKS: &str = "/run/containerd/io.containerd.runtime.v2.task/concourse";
 /// Ends shims and containers, and releases their mounts.
 pub fn end(root: &Root) -> Result<()> {
     // Fails when there is nothing left, which is what is wanted.
-    drop(cmd("systemctl").args(["kill", "--kill-who=all", "--signal", "SIGKILL", Role::Worker.unit()]).output()?);
+    drop(
+        cmd("systemctl")
+            .args(["kill", "--kill-who=all", "--signal", "SIGKILL", Role::Worker.unit()])
+            .output()?,
+    );
     let end = Instant::now() + Duration::from_secs(20);
     loop {
         let left = processes(root)?;
@@ -40,7 +44,8 @@ pub fn end(root: &Root) -> Result<()> {
 fn release_mounts(root: &Root) -> Result<()> {
     let table = read(&root.path("/proc/self/mounts"))?.unwrap_or_default();
     let below = |mount: &str| [paths::WORK_DIR, TASKS].iter().any(|dir| Path::new(mount).starts_with(dir));
-    let mut mounts: Vec<&str> = table.lines().filter_map(|line| line.split(' ').nth(1)).filter(|m| below(m)).collect();
+    let mut mounts: Vec<&str> =
+        table.lines().filter_map(|line| line.split(' ').nth(1)).filter(|m| below(m)).collect();
     // A work dir that is a disk of its own stays mounted.
     mounts.retain(|mount| *mount != paths::WORK_DIR);
     for mount in mounts.into_iter().rev() {

@@ -17,9 +17,15 @@ pub fn generate(root: &Root, kind: KeyKind, path: &str) -> Result<()> {
     let target = root.path(path);
     let dir = target.parent().context("a key needs a directory")?;
     fs::make_dir(dir)?;
-    let temp = tempfile::Builder::new().prefix(".new-").permissions(Permissions::from_mode(0o700)).tempdir_in(dir)?;
+    let temp = tempfile::Builder::new()
+        .prefix(".new-")
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir_in(dir)?;
     let made = temp.path().join("key");
-    cmd("ssh-keygen").args(["-q", "-t", "rsa", "-b", "4096", "-m", "PEM", "-N", "", "-C", "", "-f"]).arg(&made).run()?;
+    cmd("ssh-keygen")
+        .args(["-q", "-t", "rsa", "-b", "4096", "-m", "PEM", "-N", "", "-C", "", "-f"])
+        .arg(&made)
+        .run()?;
     if kind == KeyKind::Ssh {
         rename(&made.with_extension("pub"), &target.with_extension("pub"))?;
     }

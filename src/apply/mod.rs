@@ -63,7 +63,11 @@ impl Applier<'_> {
             Step::MarkWanted(wish) => self.write_json(paths::OVERRIDE, wish)?,
             Step::GenerateKey(kind, path) => keys::generate(self.root, *kind, path)?,
             Step::ShareSecret { label, relation, content } => {
-                let id = tools::secret_add(label, "Shared by the web nodes", &keys::content(self.root, *content)?)?;
+                let id = tools::secret_add(
+                    label,
+                    "Shared by the web nodes",
+                    &keys::content(self.root, *content)?,
+                )?;
                 self.publish(relation, true, &tools::Bag::from([((*label).to_owned(), id)]))?;
             }
             Step::ReplaceSecret { id, content } => {
@@ -80,11 +84,21 @@ impl Applier<'_> {
             Step::ForgetWorker => return web::forget_worker(self.root, self.world),
             Step::DaemonReload => drop(cmd("systemctl").arg("daemon-reload").run()?),
             Step::Enable(role, on) => {
-                drop(cmd("systemctl").args([if *on { "enable" } else { "disable" }, "--quiet", role.unit()]).run()?);
+                drop(
+                    cmd("systemctl")
+                        .args([if *on { "enable" } else { "disable" }, "--quiet", role.unit()])
+                        .run()?,
+                );
             }
             Step::Restart(role, patience) => {
                 self.session.started.insert(*role);
-                return services::restart(self.root, self.world, *role, *patience, &mut self.session.memory.link);
+                return services::restart(
+                    self.root,
+                    self.world,
+                    *role,
+                    *patience,
+                    &mut self.session.memory.link,
+                );
             }
             Step::Reload(role) => drop(cmd("systemctl").args(["reload", role.unit()]).run()?),
             Step::Stop(role) => services::stop(*role)?,
@@ -124,7 +138,9 @@ impl Applier<'_> {
 
     fn install(&mut self, order: &install::Order) -> Outcome {
         let mut say = |message: &str| drop(tools::status_set("maintenance", message));
-        Ok(install::install(self.root, order, &mut say)?.map(drop).map_err(|refusal| Trouble(refusal.to_string())))
+        Ok(install::install(self.root, order, &mut say)?
+            .map(drop)
+            .map_err(|refusal| Trouble(refusal.to_string())))
     }
 
     fn switch(&self, to: &Version, previous: Option<&Version>) -> Result<()> {
@@ -138,7 +154,9 @@ impl Applier<'_> {
     /// What was started and troubled by the version that is left is not the fault of the one to go back to.
     fn mark_failed(&mut self, failed: &Failed) -> Result<()> {
         self.session.started.clear();
-        self.session.troubles.retain(|c, _| !matches!(c, crate::world::Concern::Web | crate::world::Concern::Worker));
+        self.session
+            .troubles
+            .retain(|c, _| !matches!(c, crate::world::Concern::Web | crate::world::Concern::Worker));
         let proven = self.world.machine.previous.as_ref().map(|v| format!("{v}\n")).unwrap_or_default();
         fs::write_atomic(&self.root.path(paths::PROVEN), proven.as_bytes(), 0o644, None)?;
         self.write_json(paths::FAILED, failed)
@@ -171,7 +189,9 @@ impl Applier<'_> {
 
     fn port(&mut self, port: &str, open: bool) -> Outcome {
         if let Err(refused) = tools::ports(open, port) {
-            return Ok(Err(Trouble(format!("Port {port}: {refused:#}; choose another port or another machine"))));
+            return Ok(Err(Trouble(format!(
+                "Port {port}: {refused:#}; choose another port or another machine"
+            ))));
         }
         let ports = &mut self.session.record.ports;
         if open {
@@ -190,6 +210,14 @@ impl Applier<'_> {
 }
 
 fn create_user() -> Result<()> {
-    let args = ["--system", "--user-group", "--no-create-home", "--home-dir", paths::VAR, "--shell", "/usr/sbin/nologin"];
+    let args = [
+        "--system",
+        "--user-group",
+        "--no-create-home",
+        "--home-dir",
+        paths::VAR,
+        "--shell",
+        "/usr/sbin/nologin",
+    ];
     cmd("useradd").args(args).arg("concourse").run().map(drop)
 }

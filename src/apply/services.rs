@@ -4,9 +4,9 @@ use super::{Outcome, Trouble};
 use crate::host::cmd::cmd;
 use crate::host::fs::Root;
 use crate::host::http;
+use crate::observe::services::services;
 use crate::observe::{is_linked, lasting_link};
 use crate::step::Farewell;
-use crate::observe::services::services;
 use crate::view::tsa::registration;
 use crate::world::{Role, World};
 use anyhow::Result;
@@ -19,7 +19,13 @@ const PAUSE: Duration = Duration::from_millis(250);
 const RESTARTS: u32 = 4;
 
 /// (Re)starts a service and waits until it works. Zero patience: starting it is all that can be done now.
-pub fn restart(root: &Root, world: &World, role: Role, patience: Duration, link: &mut Option<u64>) -> Outcome {
+pub fn restart(
+    root: &Root,
+    world: &World,
+    role: Role,
+    patience: Duration,
+    link: &mut Option<u64>,
+) -> Outcome {
     // A web node's stop waits for its API to drain: a minute with running builds, 90 s at most.
     cmd("systemctl").args(["restart", role.unit()]).deadline(Duration::from_secs(150)).run()?;
     let end = Instant::now() + patience;

@@ -31,13 +31,15 @@ pub fn probe(root: &Root, candidates: &[Volumes]) -> Result<std::result::Result<
 }
 
 fn overlay(dir: &Path, metacopy: bool) -> Result<std::result::Result<(), String>> {
-    let temp = tempfile::Builder::new().prefix(".probe-").tempdir_in(dir).context("failed to probe volumes")?;
+    let temp =
+        tempfile::Builder::new().prefix(".probe-").tempdir_in(dir).context("failed to probe volumes")?;
     let sub = |name: &str| -> Result<String> {
         let path = temp.path().join(name);
         fs::make_dir(&path)?;
         Ok(path.to_string_lossy().into_owned())
     };
-    let mut options = format!("lowerdir={},upperdir={},workdir={}", sub("lower")?, sub("upper")?, sub("work")?);
+    let mut options =
+        format!("lowerdir={},upperdir={},workdir={}", sub("lower")?, sub("upper")?, sub("work")?);
     if metacopy {
         options.push_str(",metacopy=on");
     }
@@ -52,6 +54,7 @@ fn overlay(dir: &Path, metacopy: bool) -> Result<std::result::Result<(), String>
 }
 
 fn btrfs(dir: &Path) -> Result<std::result::Result<(), String>> {
-    let is = statfs(dir).context("failed to look at the work dir's file system")?.filesystem_type() == BTRFS_SUPER_MAGIC;
+    let is = statfs(dir).context("failed to look at the work dir's file system")?.filesystem_type()
+        == BTRFS_SUPER_MAGIC;
     Ok(if is { Ok(()) } else { Err("not a btrfs file system".to_owned()) })
 }

@@ -39,7 +39,16 @@ pub fn forget_worker(root: &Root, world: &World) -> Outcome {
     let host = tsa.host.host().to_string();
     writeln!(known, "[{}]:{} {}", host.trim_matches(['[', ']']), tsa.host.port(), tsa.key)?;
     let out = cmd("ssh")
-        .args(["-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=10"])
+        .args([
+            "-F",
+            "none",
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            "StrictHostKeyChecking=yes",
+            "-o",
+            "ConnectTimeout=10",
+        ])
         .arg("-o")
         .arg(format!("UserKnownHostsFile={}", known.path().display()))
         .arg("-i")
@@ -64,7 +73,9 @@ pub fn migrate_down(with: &Version, to: &Version) -> Outcome {
     let number = |what: &str| -> Result<std::result::Result<u64, Trouble>> {
         let answer = concourse(to, &["migrate", what])?;
         Ok(answer.and_then(|text| {
-            text.trim().parse().map_err(|_| Trouble(format!("concourse migrate {what} did not answer with a number")))
+            text.trim()
+                .parse()
+                .map_err(|_| Trouble(format!("concourse migrate {what} did not answer with a number")))
         }))
     };
     let (supported, found) = match (number("--supported-db-version")?, number("--current-db-version")?) {
@@ -95,7 +106,10 @@ fn concourse(version: &Version, args: &[&str]) -> Result<std::result::Result<Str
 fn run(program: &str, args: &[&str]) -> Result<std::result::Result<String, Trouble>> {
     let out = cmd("systemd-run")
         .args(["--quiet", "--wait", "--pipe", "--collect", "--uid=concourse"])
-        .args(["--property=EnvironmentFile=/etc/concourse/web.env", "--property=EnvironmentFile=-/etc/concourse/web.local.env"])
+        .args([
+            "--property=EnvironmentFile=/etc/concourse/web.env",
+            "--property=EnvironmentFile=-/etc/concourse/web.local.env",
+        ])
         .arg(program)
         .args(args)
         .deadline(Duration::from_secs(600))
@@ -104,5 +118,8 @@ fn run(program: &str, args: &[&str]) -> Result<std::result::Result<String, Troub
         return Ok(Ok(out.stdout));
     }
     let said = format!("{}{}", out.stdout, out.stderr);
-    Ok(Err(Trouble(format!("The database could not be migrated: {}", tail(&said).lines().last().unwrap_or("no reason given")))))
+    Ok(Err(Trouble(format!(
+        "The database could not be migrated: {}",
+        tail(&said).lines().last().unwrap_or("no reason given")
+    ))))
 }

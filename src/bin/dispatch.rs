@@ -6,7 +6,9 @@ use concourse_ci_machine::host::fs::Root;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match Context::from_env(&std::env::vars().collect()).and_then(|context| hook::run(&Root::new("/"), &context)) {
+    match Context::from_env(&std::env::vars().collect())
+        .and_then(|context| hook::run(&Root::new("/"), &context))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");

@@ -80,7 +80,8 @@ impl Api {
     /// # Errors
     /// The web node does not answer.
     pub fn workers(&self) -> Result<Vec<Worker>> {
-        let request = self.client.get(format!("{}/api/v1/workers", self.base)).bearer_auth(self.token.expose());
+        let request =
+            self.client.get(format!("{}/api/v1/workers", self.base)).bearer_auth(self.token.expose());
         Ok(self.runtime.block_on(async { request.send().await?.error_for_status()?.json().await })?)
     }
 

@@ -62,10 +62,11 @@ fn relation(
         None => tools::relation_app(id)?,
     };
     // Only these two speak through the application's bag.
-    if app && matches!(endpoint, "database" | "concourse-peer") {
-        if let Some(name) = &name {
-            memory.relation_mut(endpoint, id).app_bag = tools::relation_get_app(id, name)?;
-        }
+    if app
+        && matches!(endpoint, "database" | "concourse-peer")
+        && let Some(name) = &name
+    {
+        memory.relation_mut(endpoint, id).app_bag = tools::relation_get_app(id, name)?;
     }
     memory.relation_mut(endpoint, id).app = name;
     Ok(())

@@ -22,4 +22,3 @@ pub fn processes(root: &Root) -> Result<Vec<Pid>> {
     }
     Ok(found)
 }
-

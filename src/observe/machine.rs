@@ -27,13 +27,15 @@ pub fn machine(root: &Root, _config: Option<&Config>, memory: &Memory) -> Result
     }
     let installed = install::installed(root)?;
     let current = linked(root, paths::CURRENT);
-    let proven = files.get(paths::PROVEN).map(|f| f.text.trim()) == current.as_ref().map(ToString::to_string).as_deref();
+    let proven = files.get(paths::PROVEN).map(|f| f.text.trim())
+        == current.as_ref().map(ToString::to_string).as_deref();
     let others = installed.iter().map(|i| &i.version).filter(|v| Some(*v) != current.as_ref());
     let in_use = others.filter(|v| install::in_use(root, v)).cloned().collect();
     let services = services(root)?;
     let runs = services.get(&Role::Worker).is_some_and(|s| s.active || s.changing);
     // Only where a worker has been can it have left something; and looking through all processes takes its time.
-    let containers = root.is_machine() && !runs && root.path(paths::WORK_DIR).exists() && !processes(root)?.is_empty();
+    let containers =
+        root.is_machine() && !runs && root.path(paths::WORK_DIR).exists() && !processes(root)?.is_empty();
     Ok(Machine {
         claim: read(&root.path(paths::CLAIM))?.filter(|claim| is_alive(root, claim)),
         user: user(root)?,

@@ -70,7 +70,11 @@ fn links(root: &Root, servers: &[Tsa]) -> Result<BTreeSet<u64>> {
         };
         servers.iter().any(|tsa| tsa.host.port() == remote.port() && to(tsa))
     };
-    Ok(connections(root)?.into_iter().filter(|(remote, _)| is_server(remote)).map(|(_, inode)| inode).collect())
+    Ok(connections(root)?
+        .into_iter()
+        .filter(|(remote, _)| is_server(remote))
+        .map(|(_, inode)| inode)
+        .collect())
 }
 
 /// Whether the worker has any connection to a TSA, when its relation may not say any more which one that is.

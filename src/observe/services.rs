@@ -34,14 +34,17 @@ pub fn services(root: &Root) -> Result<BTreeMap<Role, Service>> {
         };
         let name = if role == Role::Web { "web" } else { "worker" };
         let state = value("ActiveState").unwrap_or_default();
-        found.insert(role, Service {
-            active: matches!(state, "active" | "reloading"),
-            changing: matches!(state, "activating" | "deactivating"),
-            enabled: value("UnitFileState") == Some("enabled"),
-            stale: value("NeedDaemonReload") == Some("yes"),
-            started_with: recorded(root, &format!("{name}.started"))?,
-            loaded_keys: recorded(root, &format!("{name}.keys"))?,
-        });
+        found.insert(
+            role,
+            Service {
+                active: matches!(state, "active" | "reloading"),
+                changing: matches!(state, "activating" | "deactivating"),
+                enabled: value("UnitFileState") == Some("enabled"),
+                stale: value("NeedDaemonReload") == Some("yes"),
+                started_with: recorded(root, &format!("{name}.started"))?,
+                loaded_keys: recorded(root, &format!("{name}.keys"))?,
+            },
+        );
     }
     Ok(found)
 }

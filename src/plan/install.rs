@@ -9,8 +9,7 @@ use crate::view::version::{Wanted, wanted};
 use crate::world::{Concern, Failed, Role, World};
 
 /// Where releases are published.
-const RELEASES: &str =
-    "https://github.com/concourse/concourse/releases/download/v{version}/concourse-{version}-linux-{arch}.tgz";
+const RELEASES: &str = "https://github.com/concourse/concourse/releases/download/v{version}/concourse-{version}-linux-{arch}.tgz";
 
 /// Gets, switches to, or goes back from a version.
 pub fn steps(world: &World) -> Vec<Step> {
@@ -75,11 +74,7 @@ fn go_back(world: &World) -> Option<Vec<Step>> {
 /// Only unpacking tells which version an attached resource holds.
 fn unread_resource(world: &World, config: &Config) -> Option<Order> {
     let stamp = world.machine.resource.as_ref()?;
-    let known = world
-        .machine
-        .installed
-        .iter()
-        .any(|i| i.origin.stamps.contains(stamp));
+    let known = world.machine.installed.iter().any(|i| i.origin.stamps.contains(stamp));
     if known {
         return None;
     }
@@ -131,11 +126,14 @@ pub fn cleanup(world: &World) -> Vec<Step> {
         return vec![];
     }
     let Wanted::Exactly(wanted) = wanted(world) else { return vec![] };
-    let from_resource = |origin: &Origin| machine.resource.as_ref().is_some_and(|s| origin.stamps.contains(s));
+    let from_resource =
+        |origin: &Origin| machine.resource.as_ref().is_some_and(|s| origin.stamps.contains(s));
     machine
         .installed
         .iter()
-        .filter(|i| Some(&i.version) != machine.current.as_ref() && Some(&i.version) != machine.previous.as_ref())
+        .filter(|i| {
+            Some(&i.version) != machine.current.as_ref() && Some(&i.version) != machine.previous.as_ref()
+        })
         .filter(|i| i.version != wanted && !machine.in_use.contains(&i.version) && !from_resource(&i.origin))
         .map(|i| Step::RemoveVersion(i.version.clone()))
         .collect()

@@ -12,10 +12,8 @@ const LAST_WORDS: Duration = Duration::from_secs(60);
 pub fn stop(world: &World) -> Vec<Step> {
     let mut steps = vec![];
     let worker = world.service(Role::Worker);
-    if worker.active || worker.changing {
-        if !world.troubles.contains_key(&Concern::Leave) {
-            steps.push(Step::Leave(Farewell::Retire, LAST_WORDS));
-        }
+    if (worker.active || worker.changing) && !world.troubles.contains_key(&Concern::Leave) {
+        steps.push(Step::Leave(Farewell::Retire, LAST_WORDS));
     }
     if worker.active || worker.changing || world.machine.containers {
         steps.push(Step::EndContainers);

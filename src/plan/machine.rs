@@ -19,7 +19,12 @@ pub fn steps(world: &World) -> Vec<Step> {
     let mut steps = vec![];
     if world.machine.claim.is_none() {
         let text = claim_text(world);
-        steps.push(Step::Write(File { path: paths::CLAIM.into(), text, mode: 0o644, owner: FileOwner::Root }));
+        steps.push(Step::Write(File {
+            path: paths::CLAIM.into(),
+            text,
+            mode: 0o644,
+            owner: FileOwner::Root,
+        }));
     }
     if world.machine.user.is_none() {
         steps.push(Step::CreateUser);

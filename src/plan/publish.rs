@@ -8,9 +8,9 @@ use crate::step::Step;
 use crate::view::database;
 use crate::view::roles::{application_has_web, peers_exchange, roles};
 use crate::view::tsa::TSA_PORT;
+use crate::view::version::published;
 use crate::view::web::address;
 use crate::view::worker::public_key;
-use crate::view::version::published;
 use crate::world::{Concern, World};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -40,8 +40,11 @@ pub fn steps(world: &World) -> Vec<Step> {
 fn publish(id: &str, app: bool, written: Option<&Bag>, wanted: Bag) -> Option<Step> {
     let empty = Bag::new();
     let written = written.unwrap_or(&empty);
-    let mut values: Bag =
-        wanted.iter().filter(|(k, v)| written.get(*k) != Some(v)).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let mut values: Bag = wanted
+        .iter()
+        .filter(|(k, v)| written.get(*k) != Some(v))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
     values.extend(written.keys().filter(|k| !wanted.contains_key(*k)).map(|k| (k.clone(), String::new())));
     (!values.is_empty()).then(|| Step::Publish { relation: id.to_owned(), app, values })
 }
@@ -56,7 +59,9 @@ fn unit_bag(world: &World, endpoint: &str, id: &str, written: Option<&Bag>) -> B
             bag.extend(tsa(world, written));
             bag.extend(worker_key(world));
         }
-        "postgresql" if application_has_web(world) => drop(bag.insert("database".into(), database::NAME.into())),
+        "postgresql" if application_has_web(world) => {
+            drop(bag.insert("database".into(), database::NAME.into()))
+        }
         "monitoring" if roles(world).web && metrics(world) => {
             if let Some(address) = world.memory.addresses.get("monitoring") {
                 bag.insert("prometheus_scrape_unit_address".into(), address.to_string());

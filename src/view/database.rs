@@ -83,14 +83,17 @@ fn modern_database(world: &World, bag: &Bag) -> Database {
         return Database::Waiting("the database's user and password");
     };
     let encrypted = text(tls, "tls").is_some_and(|t| t.eq_ignore_ascii_case("true"));
-    finish(Postgres {
-        hosts: vec![],
-        user: name.to_owned(),
-        password: password.to_owned(),
-        database: text(bag, "database").unwrap_or(NAME).to_owned(),
-        ca: text(tls, "tls-ca").filter(|_| encrypted).map(str::to_owned),
-        tls: encrypted,
-    }, endpoints)
+    finish(
+        Postgres {
+            hosts: vec![],
+            user: name.to_owned(),
+            password: password.to_owned(),
+            database: text(bag, "database").unwrap_or(NAME).to_owned(),
+            ca: text(tls, "tls-ca").filter(|_| encrypted).map(str::to_owned),
+            tls: encrypted,
+        },
+        endpoints,
+    )
 }
 
 fn legacy_database<'a>(units: impl Iterator<Item = &'a Bag>, unit: &str, asked: bool) -> Database {
@@ -101,25 +104,30 @@ fn legacy_database<'a>(units: impl Iterator<Item = &'a Bag>, unit: &str, asked: 
     // Reads and writes go to the primary.
     units.sort_by_key(|bag| !matches!(text(bag, "state"), Some("master" | "standalone") | None));
     let Some(bag) = units.into_iter().find(|bag| {
-        let allowed = text(bag, "allowed-units").is_none_or(|list| list.split_whitespace().any(|u| u == unit));
+        let allowed =
+            text(bag, "allowed-units").is_none_or(|list| list.split_whitespace().any(|u| u == unit));
         allowed && text(bag, "database") == Some(NAME)
     }) else {
         return Database::Waiting("the database to be created");
     };
-    let (Some(host), Some(user), Some(password)) = (text(bag, "host"), text(bag, "user"), text(bag, "password"))
+    let (Some(host), Some(user), Some(password)) =
+        (text(bag, "host"), text(bag, "user"), text(bag, "password"))
     else {
         return Database::Waiting("the database's user and password");
     };
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let endpoint = format!("{host}:{}", text(bag, "port").unwrap_or("5432"));
-    finish(Postgres {
-        hosts: vec![],
-        user: user.to_owned(),
-        password: password.to_owned(),
-        database: NAME.to_owned(),
-        ca: None,
-        tls: false,
-    }, &endpoint)
+    finish(
+        Postgres {
+            hosts: vec![],
+            user: user.to_owned(),
+            password: password.to_owned(),
+            database: NAME.to_owned(),
+            ca: None,
+            tls: false,
+        },
+        &endpoint,
+    )
 }
 
 fn finish(mut postgres: Postgres, endpoints: &str) -> Database {

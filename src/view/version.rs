@@ -23,10 +23,11 @@ pub fn wanted(world: &World) -> Wanted {
         return Wanted::Exactly(version);
     }
     let roles = roles(world);
-    if !roles.web && roles.worker {
-        if let Some(version) = registration(world).servers.into_iter().find_map(|tsa| tsa.version) {
-            return Wanted::Exactly(version);
-        }
+    if !roles.web
+        && roles.worker
+        && let Some(version) = registration(world).servers.into_iter().find_map(|tsa| tsa.version)
+    {
+        return Wanted::Exactly(version);
     }
     let pinned = pinned();
     match &world.machine.override_version {
@@ -35,12 +36,10 @@ pub fn wanted(world: &World) -> Wanted {
     }
     match &world.machine.resource {
         None => Wanted::Exactly(pinned),
-        Some(stamp) => {
-            match world.machine.installed.iter().find(|i| i.origin.stamps.contains(stamp)) {
-                Some(installed) => Wanted::Exactly(installed.version.clone()),
-                None => Wanted::FromResource,
-            }
-        }
+        Some(stamp) => match world.machine.installed.iter().find(|i| i.origin.stamps.contains(stamp)) {
+            Some(installed) => Wanted::Exactly(installed.version.clone()),
+            None => Wanted::FromResource,
+        },
     }
 }
 

@@ -38,20 +38,25 @@ pub fn files(world: &World) -> Result<Vec<File>, Status> {
             )));
         }
         Database::Ambiguous => {
-            return Err(blocked("Two databases are related: remove the relation `database` or `postgresql`".into()));
+            return Err(blocked(
+                "Two databases are related: remove the relation `database` or `postgresql`".into(),
+            ));
         }
         Database::Waiting(what) => return Err(waiting(&format!("Waiting for {what}"))),
         Database::Bad(why) => return Err(blocked(format!("The database relation has {why}"))),
     };
     let secrets = operator_settings(world)?;
-    let keys = web_keys(world).ok_or_else(|| waiting("Waiting for the leader to share the web node's keys"))?;
+    let keys =
+        web_keys(world).ok_or_else(|| waiting("Waiting for the leader to share the web node's keys"))?;
     let password =
         admin_password(world).ok_or_else(|| waiting("Waiting for the leader to share the password"))?;
     let address = address(world).ok_or_else(|| waiting("Waiting for Juju to tell this unit's address"))?;
 
-    let input = WebInput { config, secrets: &secrets, postgres: &postgres, admin_password: password, address };
+    let input =
+        WebInput { config, secrets: &secrets, postgres: &postgres, admin_password: password, address };
     let env = web_env(&input).map_err(blocked)?;
-    let file = |path: &str, text: &str, mode, owner| File { path: path.into(), text: text.into(), mode, owner };
+    let file =
+        |path: &str, text: &str, mode, owner| File { path: path.into(), text: text.into(), mode, owner };
     let mut files = vec![
         file(paths::WEB_UNIT, UNIT, 0o644, FileOwner::Root),
         file(paths::WEB_ENV, &env, 0o640, FileOwner::RootConcourse),

@@ -60,12 +60,8 @@ pub fn files(world: &World) -> Result<Vec<File>, Status> {
 
 /// The digest that the unit's `ExecStartPre` will record when started with these files and this version.
 pub fn start_digest(files: &[File], worker_key: &str, current: &Version) -> String {
-    let key = File {
-        path: paths::WORKER_KEY.into(),
-        text: worker_key.into(),
-        mode: 0o600,
-        owner: FileOwner::Root,
-    };
+    let key =
+        File { path: paths::WORKER_KEY.into(), text: worker_key.into(), mode: 0o600, owner: FileOwner::Root };
     let mut all = files.to_vec();
     all.push(key);
     let inputs =
@@ -90,10 +86,9 @@ pub fn key_is_known(world: &World) -> bool {
         return true;
     }
     let key = key.to_string();
-    world
-        .memory
-        .of(endpoint(world))
-        .any(|(id, _)| world.committed.unit_bags.get(id).and_then(|b| b.get("worker-public-key")) == Some(&key))
+    world.memory.of(endpoint(world)).any(|(id, _)| {
+        world.committed.unit_bags.get(id).and_then(|b| b.get("worker-public-key")) == Some(&key)
+    })
 }
 
 /// What may be tried for volumes, best first (proven.md §2).

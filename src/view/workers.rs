@@ -27,7 +27,9 @@ pub fn workers(world: &World) -> Workers {
                 let Some(key) = bag.get("worker-public-key").filter(|v| !v.is_empty()) else { continue };
                 match key.parse() {
                     Ok(key) => drop(found.keys.insert(key)),
-                    Err(why) => found.bad.push(format!("{id}: {unit} says worker-public-key that is bad: {why}")),
+                    Err(why) => {
+                        found.bad.push(format!("{id}: {unit} says worker-public-key that is bad: {why}"))
+                    }
                 }
                 if let Ok(unit) = unit.parse::<UnitName>() {
                     found.names.insert(unit.worker_name());
@@ -37,7 +39,9 @@ pub fn workers(world: &World) -> Workers {
     }
     if roles(world).worker {
         found.names.insert(world.unit.worker_name());
-        found.keys.extend(world.file(paths::WORKER_KEY_PUB).and_then(|text| text.trim().parse::<PublicKey>().ok()));
+        found
+            .keys
+            .extend(world.file(paths::WORKER_KEY_PUB).and_then(|text| text.trim().parse::<PublicKey>().ok()));
     }
     found
 }

@@ -73,7 +73,13 @@ impl TestUnit {
         self
     }
 
-    pub fn related(mut self, id: &str, app: &str, app_bag: &[(&str, &str)], units: &[(&str, &[(&str, &str)])]) -> Self {
+    pub fn related(
+        mut self,
+        id: &str,
+        app: &str,
+        app_bag: &[(&str, &str)],
+        units: &[(&str, &[(&str, &str)])],
+    ) -> Self {
         let relation = self.world.memory.relation_mut(id.split(':').next().unwrap(), id);
         *relation = Relation { app: Some(app.into()), app_bag: bag(app_bag), units: relation.units.clone() };
         relation.units.extend(units.iter().map(|(unit, pairs)| ((*unit).to_owned(), bag(pairs))));
@@ -88,7 +94,8 @@ impl TestUnit {
     pub fn database(mut self, password: &str) -> Self {
         let content = bag(&[("username", "relation-3"), ("password", password)]);
         self.world.memory.secrets.insert("db0".into(), content);
-        let app_bag = [("endpoints", "10.0.0.9:5432"), ("database", "concourse"), ("secret-user", "secret:db0")];
+        let app_bag =
+            [("endpoints", "10.0.0.9:5432"), ("database", "concourse"), ("secret-user", "secret:db0")];
         self.related("database:3", "postgresql", &app_bag, &[])
     }
 

@@ -47,7 +47,10 @@ fn machine_workers_come_and_go() {
     // A relation that goes is no longer called ready.
     cloud.juju(&["remove-relation", "web:web-tsa", "worker:worker-tsa"]);
     cloud.settle();
-    assert_eq!(cloud.status("worker/0"), "blocked: Relate a web node: juju integrate WEB:web-tsa worker:worker-tsa");
+    assert_eq!(
+        cloud.status("worker/0"),
+        "blocked: Relate a web node: juju integrate WEB:web-tsa worker:worker-tsa"
+    );
     wait("the worker to be gone", Duration::from_secs(60), || match cloud.workers() {
         seen if seen.is_empty() => Ok(()),
         seen => Err(format!("{seen:?}")),

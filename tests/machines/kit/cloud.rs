@@ -207,7 +207,11 @@ fn line_of(worker: &Value) -> String {
 impl Drop for Cloud {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            for args in [&["juju", "status"][..], &["juju", "debug-log", "--limit", "40"], &["juju", "emulate", "hooks"]] {
+            for args in [
+                &["juju", "status"][..],
+                &["juju", "debug-log", "--limit", "40"],
+                &["juju", "emulate", "hooks"],
+            ] {
                 let out = self.command(args).output().map(|o| o.stdout).unwrap_or_default();
                 eprintln!("{}", String::from_utf8_lossy(&out));
             }

@@ -1,4 +1,5 @@
 //! What a test on machines stands on.
 
 pub mod cloud;
+pub mod look;
 pub mod mirror;
