@@ -101,8 +101,6 @@ pub enum Step {
     CreateUser,
     /// Remove it.
     RemoveUser,
-    /// Make a directory, world-readable, owned by root.
-    MakeDir(String),
     /// Write a file as a whole.
     Write(File),
     /// Remove a file, a link or a tree.
@@ -214,7 +212,6 @@ impl fmt::Display for Step {
             Step::Say(status) => write!(f, "say {}: {}", status.level.word(), status.message),
             Step::CreateUser => write!(f, "create user"),
             Step::RemoveUser => write!(f, "remove user"),
-            Step::MakeDir(path) => write!(f, "make {path}"),
             Step::Write(file) => write!(f, "write {} {:o} {:?}", file.path, file.mode, file.owner),
             Step::Remove(path) => write!(f, "remove {path}"),
             Step::RemoveEmptyDir(path) => write!(f, "remove {path} if empty"),

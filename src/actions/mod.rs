@@ -246,7 +246,7 @@ pub fn answer(action: &Action, world: &World) -> Answer {
             }
             None => Answer::failed("Concourse is not installed yet: see the unit's status".into()),
         },
-        Action::Drain(_) => Answer::says(&[("message", "The worker has landed; resume brings it back")]),
+        Action::Drain(_) => Answer::says(&[("message", "The worker is drained; resume brings it back")]),
         Action::Resume => Answer::says(&[(
             "message",
             if world.machine.connected { "The worker is back" } else { "The worker starts" },

@@ -49,7 +49,6 @@ impl Applier<'_> {
             Step::Say(status) => tools::status_set(status.level.word(), &status.message)?,
             Step::CreateUser => create_user()?,
             Step::RemoveUser => drop(cmd("userdel").arg("concourse").run()?),
-            Step::MakeDir(path) => fs::make_dir(&self.root.path(path))?,
             Step::Write(file) => self.write(file)?,
             Step::Remove(path) => fs::remove(&self.root.path(path))?,
             Step::RemoveEmptyDir(path) => {

@@ -26,6 +26,8 @@ pub fn restart(
     patience: Duration,
     link: &mut Option<u64>,
 ) -> Outcome {
+    // systemd goes on counting the restarts of what it stops between two of them. A unit not yet loaded has none.
+    drop(cmd("systemctl").args(["reset-failed", role.unit()]).output()?);
     // A web node's stop waits for its API to drain: a minute with running builds, 90 s at most.
     cmd("systemctl").args(["restart", role.unit()]).deadline(Duration::from_secs(150)).run()?;
     let end = Instant::now() + patience;

@@ -2,7 +2,6 @@
 
 use super::containers::processes;
 use super::services::services;
-use crate::config::Config;
 use crate::host::fs::{Owner, Root, mode_and_owner, read};
 use crate::install;
 use crate::juju::memory::Memory;
@@ -17,7 +16,7 @@ use std::collections::BTreeMap;
 ///
 /// # Errors
 /// Something is there that can't be read.
-pub fn machine(root: &Root, _config: Option<&Config>, memory: &Memory) -> Result<Machine> {
+pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
     let mut files = BTreeMap::new();
     for path in paths::MANAGED {
         let real = root.path(path);

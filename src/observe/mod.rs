@@ -69,7 +69,7 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
     let mut world = World {
         unit: context.unit.clone(),
         model: (context.model.clone(), context.model_uuid.clone()),
-        machine: machine::machine(root, config.as_ref(), &session.memory)?,
+        machine: machine::machine(root, &session.memory)?,
         config,
         problems,
         leader,

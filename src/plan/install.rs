@@ -3,6 +3,7 @@
 use crate::config::{Config, ProxyUrl};
 use crate::install::{Limits, Order, Origin, Proxy, Source};
 use crate::parse::Version;
+use crate::paths;
 use crate::step::{Level, Status, Step};
 use crate::view::roles::roles;
 use crate::view::version::{Wanted, wanted};
@@ -25,9 +26,12 @@ pub fn steps(world: &World) -> Vec<Step> {
     }
     let Wanted::Exactly(version) = wanted(world) else { return vec![] };
     let machine = &world.machine;
-    if machine.failed.as_ref().is_some_and(|failed| failed.version != version) {
-        // The operator went on to something else; should they come back to it, it deserves a new try.
-        return vec![Step::Remove(crate::paths::FAILED.into())];
+    if let Some(failed) = machine.failed.as_ref().filter(|failed| failed.version != version) {
+        // The operator went on to something else; should they come back to it, it deserves a new try. But what an
+        // action once wished for does not come back by itself.
+        let wish = machine.override_version.as_ref().filter(|wish| wish.version == failed.version);
+        let gone = wish.map(|_| paths::OVERRIDE).into_iter().chain([paths::FAILED]);
+        return gone.map(|path| Step::Remove(path.into())).collect();
     }
     let given_up = machine.failed.as_ref().is_some_and(|failed| failed.version == version);
     if given_up && machine.current.is_some() {

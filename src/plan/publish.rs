@@ -23,7 +23,7 @@ pub fn steps(world: &World) -> Vec<Step> {
     for (endpoint, relations) in &world.memory.relations {
         for id in relations.keys() {
             let written = record.unit_bags.get(id);
-            let wanted = unit_bag(world, endpoint, id, written);
+            let wanted = unit_bag(world, endpoint, written);
             steps.extend(publish(id, false, written, wanted));
             // The peers' application bag holds the ids of secrets: see `keys`.
             if world.leader && endpoint != "concourse-peer" {
@@ -49,7 +49,7 @@ fn publish(id: &str, app: bool, written: Option<&Bag>, wanted: Bag) -> Option<St
     (!values.is_empty()).then(|| Step::Publish { relation: id.to_owned(), app, values })
 }
 
-fn unit_bag(world: &World, endpoint: &str, id: &str, written: Option<&Bag>) -> Bag {
+fn unit_bag(world: &World, endpoint: &str, written: Option<&Bag>) -> Bag {
     let mut bag = Bag::new();
     let peers = peers_exchange(world);
     match endpoint {
@@ -71,7 +71,6 @@ fn unit_bag(world: &World, endpoint: &str, id: &str, written: Option<&Bag>) -> B
         }
         _ => {}
     }
-    let _ = id;
     bag
 }
 

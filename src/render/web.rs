@@ -10,8 +10,7 @@ use crate::view::tsa::TSA_PORT;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Port of the web node's Prometheus metrics.
-pub const METRICS_PORT: u16 = 9391;
+pub use crate::config::METRICS_PORT;
 
 /// All that the settings depend on.
 pub struct WebInput<'a> {

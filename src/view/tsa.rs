@@ -6,8 +6,7 @@ use crate::parse::{HostPort, PublicKey, Version};
 use crate::paths;
 use crate::world::World;
 
-/// Port of worker registration.
-pub const TSA_PORT: u16 = 2222;
+pub use crate::config::TSA_PORT;
 
 /// One web node's registration service.
 #[derive(Clone, Debug, PartialEq, Eq)]
