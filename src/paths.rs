@@ -91,6 +91,9 @@ pub const MANAGED: [&str; 15] = [
 pub const SHARED_DIRS: [&str; 3] =
     [ETC, "/etc/systemd/system/concourse-web.service.d", "/etc/systemd/system/concourse-worker.service.d"];
 
+/// Directories in which a killed hook may leave what it had not yet moved into its place.
+pub const WRITTEN: [&str; 4] = [OPT, ETC, KEYS, STATE];
+
 /// All that the charm may leave on a machine; `observe` tells which of it is there.
 pub const OURS: [&str; 9] =
     [WEB_UNIT, WORKER_DROPIN, WORKER_UNIT, WEB_ENV, WORKER_ENV, POSTGRES_CA, OPT, RUN, VAR];

@@ -137,6 +137,8 @@ pub struct Machine {
     pub work_dir: Option<String>,
     /// Leftovers of this charm on a machine that it is about to leave.
     pub leftovers: Vec<String>,
+    /// What a killed hook did not get to move into its place, private keys among it.
+    pub unfinished: Vec<String>,
 }
 
 /// A managed file as found.

@@ -5,6 +5,7 @@
 mod kit;
 
 use concourse_ci_machine::event::Goal;
+use concourse_ci_machine::world::Override;
 use insta::assert_snapshot;
 use kit::unit::{KEYS, TestUnit};
 
@@ -196,6 +197,22 @@ fn a_version_that_does_not_come_up_is_left_again() {
     ");
     assert_snapshot!(unit.status(), @"blocked: Concourse 8.2.6 did not come up, 8.2.5 runs (Web did not come up); set concourse-version=8.2.5, or try again with update-concourse-version");
     assert_eq!(unit.plan(), "nothing");
+}
+
+#[test]
+fn a_wish_that_failed_does_not_come_back_by_itself() {
+    let wish = Override { version: "8.2.6".parse().unwrap(), pinned: "8.2.5".parse().unwrap() };
+    let mut unit = TestUnit::web();
+    unit.world.machine.override_version = Some(wish);
+    let mut model = kit::model::Model::default();
+    model.broken.insert("8.2.6".parse().unwrap());
+    model.hook(&mut unit.world, Goal::Run);
+    // As the status advises; and then the option is taken back.
+    let mut unit = unit.config("concourse-version", "8.2.5");
+    model.hook(&mut unit.world, Goal::Run);
+    let unit = unit.config("concourse-version", "");
+    assert_eq!(unit.plan(), "nothing");
+    assert_snapshot!(unit.status(), @"active: Web server ready (v8.2.5) http://10.0.0.5:8080");
 }
 
 #[test]

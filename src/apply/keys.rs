@@ -18,7 +18,7 @@ pub fn generate(root: &Root, kind: KeyKind, path: &str) -> Result<()> {
     let dir = target.parent().context("a key needs a directory")?;
     fs::make_dir(dir)?;
     let temp = tempfile::Builder::new()
-        .prefix(".new-")
+        .prefix(fs::UNFINISHED)
         .permissions(Permissions::from_mode(0o700))
         .tempdir_in(dir)?;
     let made = temp.path().join("key");

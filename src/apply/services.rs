@@ -28,7 +28,7 @@ pub fn restart(
 ) -> Outcome {
     // systemd goes on counting the restarts of what it stops between two of them. A unit not yet loaded has none.
     drop(cmd("systemctl").args(["reset-failed", role.unit()]).output()?);
-    // A web node's stop waits for its API to drain: a minute with running builds, 90 s at most.
+    // The units' own limits are 15 s for a web node and 60 s for a worker.
     cmd("systemctl").args(["restart", role.unit()]).deadline(Duration::from_secs(150)).run()?;
     let end = Instant::now() + patience;
     while Instant::now() < end {

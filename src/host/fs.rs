@@ -6,6 +6,9 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
+/// How the name of what is not yet in its place begins; when its maker was killed, it stays.
+pub const UNFINISHED: &str = ".new-";
+
 /// The root of the file system that the charm works on.
 #[derive(Clone, Debug)]
 pub struct Root(PathBuf);
@@ -58,7 +61,7 @@ pub fn write_atomic(path: &Path, text: &[u8], mode: u32, owner: Option<&Owner>) 
     make_dir(dir)?;
     let fail = || format!("failed to write {}", path.display());
     let mut temp = tempfile::Builder::new()
-        .prefix(".new-")
+        .prefix(UNFINISHED)
         .permissions(fs::Permissions::from_mode(0o600))
         .tempfile_in(dir)
         .with_context(fail)?;
@@ -87,7 +90,7 @@ pub fn make_dir(path: &Path) -> Result<()> {
 pub fn swap_symlink(link: &Path, target: &Path) -> Result<()> {
     let dir = link.parent().context("a link needs a directory")?;
     make_dir(dir)?;
-    let temp = dir.join(format!(".new-link-{}", std::process::id()));
+    let temp = dir.join(format!("{UNFINISHED}link-{}", std::process::id()));
     remove(&temp)?;
     std::os::unix::fs::symlink(target, &temp)
         .and_then(|()| fs::rename(&temp, link))

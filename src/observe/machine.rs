@@ -2,7 +2,7 @@
 
 use super::containers::processes;
 use super::services::services;
-use crate::host::fs::{Owner, Root, mode_and_owner, read};
+use crate::host::fs::{Owner, Root, UNFINISHED, mode_and_owner, read};
 use crate::install;
 use crate::juju::memory::Memory;
 use crate::parse::Version;
@@ -65,7 +65,15 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
             .filter(|path| root.path(path).symlink_metadata().is_ok())
             .map(|path| (*path).to_owned())
             .collect(),
+        unfinished: paths::WRITTEN.iter().flat_map(|dir| unfinished(root, dir)).collect(),
     })
+}
+
+/// No other hook of this unit runs now that could still want it.
+fn unfinished(root: &Root, dir: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(root.path(dir)).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.starts_with(UNFINISHED)).map(|name| format!("{dir}/{name}")).collect()
 }
 
 /// A claim holds while its unit's agent is there: a unit that was removed by force leaves its claim behind.

@@ -35,7 +35,7 @@ pub fn remove(world: &World) -> Vec<Step> {
     let mut steps = stop(world);
     let left = &world.machine.leftovers;
     let units = left.iter().any(|path| path.starts_with("/etc/systemd/"));
-    steps.extend(left.iter().cloned().map(Step::Remove));
+    steps.extend(world.machine.unfinished.iter().chain(left).cloned().map(Step::Remove));
     if !left.is_empty() {
         steps.extend(paths::SHARED_DIRS.map(|dir| Step::RemoveEmptyDir(dir.to_owned())));
     }

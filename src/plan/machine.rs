@@ -14,7 +14,7 @@ pub fn claim_text(world: &World) -> String {
     format!("{} {}", world.unit, world.model.1)
 }
 
-/// Claims the machine and makes the user.
+/// Claims the machine, makes the user, and removes what a killed hook left.
 pub fn steps(world: &World) -> Vec<Step> {
     let mut steps = vec![];
     if world.machine.claim.is_none() {
@@ -29,5 +29,6 @@ pub fn steps(world: &World) -> Vec<Step> {
     if world.machine.user.is_none() {
         steps.push(Step::CreateUser);
     }
+    steps.extend(world.machine.unfinished.iter().cloned().map(Step::Remove));
     steps
 }

@@ -8,7 +8,7 @@ use concourse_ci_machine::parse::Version;
 use concourse_ci_machine::paths;
 use concourse_ci_machine::plan::plan;
 use concourse_ci_machine::step::{FileOwner, SecretSource, Step};
-use concourse_ci_machine::world::{Concern, FileOnDisk, Role, Volumes, WebInfo, World};
+use concourse_ci_machine::world::{Concern, FileOnDisk, Role, WebInfo, World};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 
@@ -135,7 +135,7 @@ impl Model {
             Step::OpenPort(port) => drop(world.record.ports.insert(port.clone()).then_some(())),
             Step::ClosePort(port) => drop(world.record.ports.remove(port).then_some(())),
             Step::TellVersion(version) => world.record.version = Some(version.clone()),
-            Step::Say(_) | Step::MakeDir(_) | Step::RemoveEmptyDir(_) | Step::ForgetWorker => {}
+            Step::Say(_) | Step::RemoveEmptyDir(_) | Step::ForgetWorker => {}
             Step::EndContainers => machine.containers = false,
             Step::Migrate(_) | Step::MigrateDown { .. } => {}
         }
@@ -183,8 +183,10 @@ fn remove(world: &mut World, path: &str) {
     let machine = &mut world.machine;
     machine.files.retain(|file, _| file != path && !file.starts_with(&format!("{path}/")));
     machine.leftovers.retain(|left| left != path);
+    machine.unfinished.retain(|left| left != path);
     match path {
         paths::FAILED => machine.failed = None,
+        paths::OVERRIDE => machine.override_version = None,
         paths::VOLUMES => machine.volumes = None,
         paths::WORK_DIR => machine.work_dir = None,
         paths::VAR => machine.claim = None,
@@ -231,7 +233,3 @@ fn refresh(world: &mut World) {
         proven.is_some() && proven == world.machine.current.as_ref().map(ToString::to_string);
     world.machine.drained = world.file(paths::DRAINED).is_some();
 }
-
-/// The default of the driver probe in this model.
-#[allow(dead_code, reason = "each test file uses its part of the kit")]
-pub const DRIVER: Volumes = Volumes::Overlay;

@@ -3,7 +3,7 @@
 
 use super::mirror::Mirror;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,10 @@ pub fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where `make test-tools` puts programs, charms and releases.
+/// Where `make test-tools` puts programs, charms and releases; `CCM_RELEASES` names other releases.
 pub fn kit(name: &str) -> PathBuf {
-    let path = repository().join("target/kit").join(name);
+    let releases = std::env::var_os("CCM_RELEASES").filter(|_| name == "releases");
+    let path = releases.map_or_else(|| repository().join("target/kit").join(name), PathBuf::from);
     assert!(path.exists(), "{} is missing: run `make test-tools`", path.display());
     path
 }
@@ -89,6 +90,11 @@ impl Cloud {
     /// A `juju` command that must succeed.
     pub fn juju(&self, args: &[&str]) -> String {
         self.script(&[&["juju"], args].concat())
+    }
+
+    /// A `juju` command, whatever comes of it.
+    pub fn try_juju(&self, args: &[&str]) -> Output {
+        self.command(&[&["juju"], args].concat()).output().unwrap()
     }
 
     /// A command on a machine that must succeed.
@@ -241,10 +247,4 @@ pub fn wait(what: &str, limit: Duration, mut done: impl FnMut() -> Result<(), St
             Err(_) => std::thread::sleep(Duration::from_millis(200)),
         }
     }
-}
-
-/// Files under a directory, for those tests that look for something in all of them.
-#[allow(dead_code, reason = "each test file uses its part of the kit")]
-pub fn exists(path: &Path) -> bool {
-    path.exists()
 }

@@ -73,8 +73,10 @@ fn serve(mut stream: TcpStream, dir: &Path, manners: &Manners) -> std::io::Resul
     let body = &bytes[from.min(total)..];
     let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
     let range = format!("Content-Range: bytes {from}-{}/{total}\r\n", total - 1);
+    // Other bytes have another tag.
+    let tag = if *manners == Manners::Corrupt { "bad" } else { "good" };
     let head = format!(
-        "HTTP/1.1 {status}\r\nETag: \"{total}\"\r\nAccept-Ranges: bytes\r\n{}Content-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nETag: \"{total}-{tag}\"\r\nAccept-Ranges: bytes\r\n{}Content-Length: {}\r\nConnection: close\r\n\r\n",
         if from > 0 { range.as_str() } else { "" },
         body.len()
     );

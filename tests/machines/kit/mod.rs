@@ -3,3 +3,4 @@
 pub mod cloud;
 pub mod look;
 pub mod mirror;
+pub mod task;

@@ -1,0 +1,121 @@
+//! Builds that run go on, and lose no line of their output, whatever is done to their worker short of draining it.
+
+use crate::kit::cloud::{Cloud, kit, run};
+use crate::kit::task::{Task, UNTIL_TOLD, stand_in, start_task};
+use std::process::Command;
+
+/// Applications with their machines; the second one is privileged.
+const WORKERS: [(&str, &str); 2] = [("small", "2"), ("big", "3")];
+
+#[test]
+#[ignore = "needs machines"]
+fn machine_running_builds_survive() {
+    let cloud = Cloud::with_workers("builds", &[("small", false), ("big", true)]);
+    for (app, _) in WORKERS {
+        cloud.config(app, &format!("tag={app}"));
+    }
+    let tasks = WORKERS.map(|(app, _)| start_task(&cloud, app, UNTIL_TOLD));
+    let new_process = |what: &str, change: &dyn Fn(&str, &str)| disturb(&cloud, &tasks, true, what, change);
+
+    new_process("another log level", &|app, _| cloud.config(app, "log-level=debug"));
+    new_process("another tag", &|app, _| cloud.config(app, &format!("tag={app},new")));
+    new_process("restart-services", &|app, _| {
+        cloud.run(&format!("{app}/0"), &["restart-services", "force=true"]);
+    });
+    new_process("kill -9", &|_, machine| {
+        cloud.exec(machine, "systemctl kill --kill-who=main --signal=KILL concourse-worker");
+    });
+    let charm = another_charm();
+    let path = charm.path().join("next.charm");
+    disturb(&cloud, &tasks, false, "a new charm", &|app, _| {
+        cloud.juju(&["refresh", app, "--path", path.to_str().unwrap()]);
+        cloud.settle();
+    });
+    end(tasks);
+
+    // The web node is restarted too, and goes on listening.
+    let tasks = WORKERS.map(|(app, _)| start_task(&cloud, app, UNTIL_TOLD));
+    cloud.config("web", "concourse-version=8.2.6");
+    cloud.wait_status("web/0", "active: Web server ready (v8.2.6)");
+    for ((app, machine), task) in WORKERS.iter().zip(&tasks) {
+        cloud.wait_active(&format!("{app}/0"));
+        let runs = cloud.exec(machine, "readlink /proc/$(systemctl show --value -p MainPID concourse-worker)/exe");
+        assert_eq!(runs.trim(), "/opt/concourse/versions/8.2.6/bin/concourse");
+        task.more();
+    }
+    if stand_in(&cloud) {
+        end(tasks);
+    } else {
+        // A real worker reads on and throws away what a task prints while no web node listens: see the README.
+        for (task, (app, machine)) in tasks.into_iter().zip(WORKERS) {
+            task.tell(machine);
+            let (succeeded, lines) = task.wait();
+            assert!(succeeded, "{app}: {lines:?}");
+            assert_eq!(lines.last().unwrap(), "told", "{app}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs machines"]
+fn machine_drain_lets_builds_end() {
+    let cloud = Cloud::with_workers("drain", &[("worker", false)]);
+    cloud.config("worker", "tag=worker");
+    let task = start_task(
+        &cloud,
+        "worker",
+        "i=0; while [ $i -lt 20 ]; do echo line $i; i=$((i+1)); sleep 1; done; echo told",
+    );
+
+    cloud.run("worker/0", &["drain"]);
+    assert_eq!(cloud.workers(), ["worker-0 landed [worker]"]);
+    assert_eq!(cloud.status("worker/0"), "blocked: Worker drained: bring it back with the action resume");
+    assert_whole("drain", task);
+    assert_eq!(cloud.exec("2", "systemctl is-active concourse-worker; systemctl is-enabled concourse-worker; pgrep -a containerd; true"), "inactive\ndisabled\n");
+
+    // No hook and no reboot brings it back, but the operator.
+    cloud.config("worker", "log-level=debug");
+    assert_eq!(cloud.workers(), ["worker-0 landed [worker]"]);
+    cloud.run("worker/0", &["resume"]);
+    cloud.wait_active("worker/0");
+    assert_eq!(cloud.workers(), ["worker-0 running [worker]"]);
+    assert_eq!(start_task(&cloud, "worker", "echo back; sleep 2").wait(), (true, vec!["back".to_owned()]));
+}
+
+/// Does something to each worker; afterwards it works, and the web node gets more of what its task prints.
+fn disturb(cloud: &Cloud, tasks: &[Task<'_>; 2], new_process: bool, what: &str, change: &dyn Fn(&str, &str)) {
+    for ((app, machine), task) in WORKERS.iter().zip(tasks) {
+        let before = cloud.pid(machine, "concourse-worker");
+        change(app, machine);
+        cloud.wait_active(&format!("{app}/0"));
+        // Otherwise this would test nothing, or a restart would have been for nothing.
+        assert_eq!(cloud.pid(machine, "concourse-worker") != before, new_process, "{what}: {app}'s process");
+        task.more();
+    }
+}
+
+/// Tells tasks to end, and has a look at all of their output.
+fn end(tasks: [Task<'_>; 2]) {
+    for (task, (app, machine)) in tasks.into_iter().zip(WORKERS) {
+        task.tell(machine);
+        assert_whole(app, task);
+    }
+}
+
+/// It succeeded, and its output is there from the first line to the last.
+fn assert_whole(what: &str, task: Task<'_>) {
+    let (succeeded, lines) = task.wait();
+    let mut wanted: Vec<String> = (0..lines.len().saturating_sub(1)).map(|i| format!("line {i}")).collect();
+    wanted.push("told".to_owned());
+    assert_eq!(lines, wanted, "{what}: output");
+    assert!(succeeded, "{what}: the build did not succeed");
+}
+
+/// The charm as its next revision might be: what it runs is the same.
+fn another_charm() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(kit("concourse-ci-machine.charm"), dir.path().join("next.charm")).unwrap();
+    std::fs::write(dir.path().join("README.md"), "the next one").unwrap();
+    run(Command::new("zip").args(["-qX", "next.charm", "README.md"]).current_dir(&dir));
+    dir
+}

@@ -1,0 +1,80 @@
+//! A hook that is killed anywhere is made good by the one that Juju runs next.
+
+use crate::kit::cloud::Cloud;
+use serde_json::Value;
+
+/// What stands on the disk when `dispatch` is killed, and how many seconds later that is.
+const INSTALL: [(&str, &str); 8] = [
+    ("[ -e /var/lib/concourse/charm/unit ]", "0"),
+    ("ls /opt/concourse/downloads/*.part", "0.03"),
+    ("ls -d /opt/concourse/versions/.staging*", "0"),
+    ("ls -d /opt/concourse/versions/.staging*", "0.3"),
+    ("[ -e /opt/concourse/versions/8.2.5 ]", "0"),
+    ("ls -d /var/lib/concourse/keys/.new-*", "0.1"),
+    ("[ -e /etc/systemd/system/concourse-web.service ]", "0"),
+    ("systemctl is-active concourse-web", "0"),
+];
+const UPGRADE: [(&str, &str); 5] = [
+    ("ls /opt/concourse/downloads/*8.2.6*.part", "0.1"),
+    ("ls -d /opt/concourse/versions/.staging*", "0.5"),
+    ("[ -e /opt/concourse/versions/8.2.6 ]", "0"),
+    ("[ $(readlink /opt/concourse/current) = versions/8.2.6 ]", "0.05"),
+    ("[ $(systemctl show --value -p MainPID concourse-web) != $before ]", "0"),
+];
+
+#[test]
+#[ignore = "needs machines"]
+fn machine_kill_9_of_dispatch_converges() {
+    let cloud = Cloud::start("kill");
+    cloud.database();
+    let machine = cloud.machine(false);
+    cloud.deploy("web", &machine, &["deployment-mode=web"]);
+    cloud.juju(&["integrate", "web:database", "postgresql:database"]);
+    for (moment, later) in INSTALL {
+        kill(&cloud, moment, later, "");
+    }
+    assert_whole(&cloud, "8.2.5");
+
+    let before = cloud.pid("1", "concourse-web");
+    cloud.juju(&["config", "web", "concourse-version=8.2.6"]);
+    for (moment, later) in UPGRADE {
+        kill(&cloud, moment, later, &before);
+    }
+    assert_whole(&cloud, "8.2.6");
+}
+
+/// Kills `dispatch`, and nothing else, a little after that moment; Juju runs the hook again.
+fn kill(cloud: &Cloud, moment: &str, later: &str, before: &str) {
+    let script = format!(
+        "before={before}; for _ in $(seq 6000); do
+            if pgrep -x dispatch && {moment}; then sleep {later}; pkill -KILL -x dispatch && exit 0; fi
+            sleep 0.01
+        done >/dev/null 2>&1
+        exit 1"
+    );
+    let out = cloud.try_exec("1", &script);
+    assert!(out.status.success(), "no hook ran when {moment}");
+    // Juju waits longer each time; an operator doesn't have to. There is nothing to resolve if it was quicker.
+    cloud.try_juju(&["resolved", "web/0"]);
+}
+
+/// It runs, nothing half done is left, and nothing was made twice.
+fn assert_whole(cloud: &Cloud, version: &str) {
+    cloud.settle();
+    cloud.wait_status("web/0", &format!("active: Web server ready (v{version})"));
+    let left = "find /opt/concourse /etc/concourse /var/lib/concourse -name '.new-*' -o -name '.staging*' -o -name '.old-*' \
+        -o -path '*/downloads/*'";
+    assert_eq!(cloud.exec("1", left), "", "left behind");
+    let secrets: Value = serde_json::from_str(&cloud.juju(&["secrets", "--format", "json"])).unwrap();
+    let mut labels: Vec<&str> =
+        secrets.as_object().unwrap().values().filter_map(|secret| secret["label"].as_str()).collect();
+    labels.retain(|label| label.starts_with("concourse-"));
+    labels.sort_unstable();
+    assert_eq!(labels, ["concourse-admin", "concourse-keys"], "{secrets}");
+    // The secret holds what is on the disk: another web node would be the same to workers.
+    let dump = cloud.dump().to_string();
+    let public = cloud.exec("1", "cat /var/lib/concourse/keys/tsa_host_key.pub");
+    assert!(dump.contains(public.trim()), "the keys on the disk are not those of the secret");
+    let password = cloud.password("web/0");
+    assert!(!cloud.login("1", &password).is_empty());
+}

@@ -1,0 +1,140 @@
+//! Tasks on workers, through the web node as users run them: by `fly` from the release, or by the stand-in's own client.
+
+use super::cloud::{Cloud, wait};
+use std::time::Duration;
+
+/// Runs until it is [told](Task::tell) to end, and says a numbered line a second.
+pub const UNTIL_TOLD: &str = "trap told=1 USR1; i=0; while [ -z \"$told\" ] && [ $i -lt 900 ]; do echo line $i; i=$((i+1)); sleep 1; done; echo told";
+
+/// `start TAG SCRIPT` prints an id; `follow ID` prints all output from its beginning, and ends with the task.
+const CLIENT: &str = r#"
+set -euo pipefail
+mkdir -p /run/task && cd /run/task && export HOME=$PWD
+if [ -e /opt/concourse/current/STAND-IN ]; then
+    task() { /opt/concourse/current/bin/concourse standin-task --web http://127.0.0.1:8080 --user admin --password-file password "$@"; }
+    case $1 in
+    start) task --tag "$2" --detach -- sh -c "$3" ;;
+    follow)
+        code=0
+        task --attach "$2" -- true || code=$?
+        if [ $code = 0 ]; then echo succeeded; else echo failed; fi ;;
+    esac
+    exit
+fi
+[ -x fly ] || tar -xzf /opt/concourse/current/fly-assets/fly-linux-amd64.tgz
+case $1 in
+start)
+    ./fly -t task login -c http://127.0.0.1:8080 -u admin -p "$(cat password)" >/dev/null
+    jq -n --arg script "$3" '{platform: "linux", image_resource: {type: "mock", source: {mirror_self: true, initial_version: "1"}},
+        run: {path: "sh", args: ["-c", $script]}}' >task.yml
+    ./fly -t task execute -c task.yml --tag "$2" >out 2>&1 </dev/null &
+    for _ in $(seq 300); do
+        id=$(sed -n 's/^executing build \([0-9]*\).*/\1/p' out) && [ -n "$id" ] && break
+        sleep 0.1
+    done
+    # What it started goes on; only an interrupted fly would abort it.
+    kill -KILL $!
+    echo "${id:?$(cat out)}" ;;
+follow) ./fly -t task watch -b "$2" ;;
+esac
+"#;
+
+/// Whether the web node on machine 1 is the stand-in.
+pub fn stand_in(cloud: &Cloud) -> bool {
+    cloud.try_exec("1", "test -e /opt/concourse/current/STAND-IN").status.success()
+}
+
+/// A task that was started.
+pub struct Task<'a> {
+    cloud: &'a Cloud,
+    id: String,
+}
+
+/// Starts a script on the worker with that tag; the web node is on machine 1.
+pub fn start_task<'a>(cloud: &'a Cloud, tag: &str, script: &str) -> Task<'a> {
+    let password = cloud.password("web/0");
+    cloud.exec("1", &format!("mkdir -p /run/task; umask 077; printf %s '{password}' > /run/task/password"));
+    let id = client(cloud, &format!("start {tag} '{script}'"));
+    let task = Task { cloud, id: id.trim().to_owned() };
+    wait(&format!("the first output of task {}", task.id), Duration::from_secs(90), || match task.seen() {
+        0 => Err("nothing".to_owned()),
+        _ => Ok(()),
+    });
+    task
+}
+
+impl Task<'_> {
+    /// Waits until the web node has more of its output than now: it runs, and is listened to.
+    pub fn more(&self) {
+        let before = self.seen();
+        wait(&format!("more output of task {}", self.id), Duration::from_secs(90), || match self.seen() {
+            now if now > before => Ok(()),
+            now => Err(format!("{now} lines")),
+        });
+    }
+
+    fn seen(&self) -> usize {
+        let follow = script(&format!("follow {}", self.id));
+        let out = self.cloud.try_exec("1", &format!("timeout 2 bash -c {}", quoted(&follow)));
+        output(&String::from_utf8_lossy(&out.stdout)).len()
+    }
+
+    /// Tells a task that runs [`UNTIL_TOLD`] on that machine to end.
+    pub fn tell(&self, machine: &str) {
+        self.cloud.exec(machine, "pkill -USR1 -f '[t]rap told=1'");
+    }
+
+    /// Waits for its end: whether it succeeded, and every line that it has printed.
+    pub fn wait(self) -> (bool, Vec<String>) {
+        let mut all = String::new();
+        wait(&format!("the end of task {}", self.id), Duration::from_secs(120), || {
+            let follow = script(&format!("follow {}", self.id));
+            let out = self.cloud.try_exec("1", &format!("timeout 100 bash -c {}", quoted(&follow)));
+            all = plain(&String::from_utf8_lossy(&out.stdout));
+            if verdict(&all).is_some() { Ok(()) } else { Err(all.clone()) }
+        });
+        (verdict(&all) == Some("succeeded"), output(&all))
+    }
+}
+
+/// The last line tells how it ended.
+fn verdict(all: &str) -> Option<&str> {
+    all.lines().last().filter(|last| ["succeeded", "failed", "errored", "aborted"].contains(last))
+}
+
+/// What the script itself has printed: not fly's words before it, which come again when a new web node takes over.
+fn output(all: &str) -> Vec<String> {
+    let all = plain(all);
+    let mut about_worker = false;
+    let mut lines: Vec<String> = vec![];
+    for line in all.lines() {
+        about_worker |= line == "initializing";
+        if !about_worker {
+            lines.push(line.to_owned());
+        }
+        about_worker &= !line.starts_with("running sh -c ");
+    }
+    if verdict(&all).is_some() {
+        lines.pop();
+    }
+    lines
+}
+
+/// Without colours.
+fn plain(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |all, part| all + part.split_once('m').map_or(part, |(_, rest)| rest))
+}
+
+fn client(cloud: &Cloud, args: &str) -> String {
+    cloud.exec("1", &script(args))
+}
+
+fn script(args: &str) -> String {
+    format!("set -- {args}\n{CLIENT}")
+}
+
+fn quoted(script: &str) -> String {
+    format!("'{}'", script.replace('\'', r"'\''"))
+}
