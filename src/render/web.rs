@@ -51,6 +51,10 @@ pub fn web_env(input: &WebInput<'_>) -> Result<String, String> {
         .collect();
 
     env.set("CONCOURSE_POSTGRES_HOST", same_port.join(","));
+    if same_port.len() > 1 {
+        // The default is five minutes for a server that is gone; the next one has been waiting since.
+        env.set("CONCOURSE_POSTGRES_CONNECT_TIMEOUT", "10s");
+    }
     env.set("CONCOURSE_POSTGRES_PORT", first.port().to_string());
     env.set("CONCOURSE_POSTGRES_USER", &postgres.user);
     env.set("CONCOURSE_POSTGRES_PASSWORD", &postgres.password);

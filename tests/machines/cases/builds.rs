@@ -39,7 +39,8 @@ fn machine_running_builds_survive() {
     cloud.wait_status("web/0", "active: Web server ready (v8.2.6)");
     for ((app, machine), task) in WORKERS.iter().zip(&tasks) {
         cloud.wait_active(&format!("{app}/0"));
-        let runs = cloud.exec(machine, "readlink /proc/$(systemctl show --value -p MainPID concourse-worker)/exe");
+        let runs =
+            cloud.exec(machine, "readlink /proc/$(systemctl show --value -p MainPID concourse-worker)/exe");
         assert_eq!(runs.trim(), "/opt/concourse/versions/8.2.6/bin/concourse");
         task.more();
     }

@@ -2,12 +2,12 @@
 
 mod builds;
 mod database;
+mod kill;
 mod main_job;
+mod mirror;
 mod modes;
 mod options;
 mod reboot;
 mod relation;
 mod secrets;
 mod upgrade;
-mod mirror;
-mod kill;
