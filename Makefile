@@ -18,7 +18,7 @@ charm: ## concourse-ci-machine_amd64.charm, for juju deploy
 lint: ## format, clippy, shellcheck
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck tools/* tests/cloud tests/demo tests/machines/machines tests/postgresql/{pack,dispatch} tests/standin/pack
+	shellcheck tools/* tests/cloud tests/demo tests/demo-task tests/releases .ci/run tests/machines/machines tests/postgresql/{pack,dispatch} tests/standin/pack
 
 unit: ## tests that need no machine
 	cargo test --workspace --locked -- --skip machine_
