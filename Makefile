@@ -21,7 +21,7 @@ lint: ## format, clippy, shellcheck
 	shellcheck tools/* tests/cloud tests/demo tests/demo-task tests/releases .ci/run tests/machines/machines tests/postgresql/{pack,dispatch} tests/standin/pack
 
 unit: ## tests that need no machine
-	cargo test --workspace --locked -- --skip machine_
+	cargo test --workspace --locked
 
 test-tools: ## what tests on machines and the demo need, into target/kit
 	mkdir -p $(KIT)

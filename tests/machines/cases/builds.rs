@@ -17,8 +17,12 @@ fn machine_running_builds_survive() {
     let tasks = WORKERS.map(|(app, _)| start_task(&cloud, app, UNTIL_TOLD));
     let new_process = |what: &str, change: &dyn Fn(&str, &str)| disturb(&cloud, &tasks, true, what, change);
 
-    new_process("another log level", &|app, _| cloud.config(app, "log-level=debug"));
-    new_process("another tag", &|app, _| cloud.config(app, &format!("tag={app},new")));
+    new_process("another log level", &|app, _| {
+        cloud.juju(&["config", app, "log-level=debug"]);
+    });
+    new_process("another tag", &|app, _| {
+        cloud.juju(&["config", app, &format!("tag={app},new")]);
+    });
     new_process("restart-services", &|app, _| {
         cloud.run(&format!("{app}/0"), &["restart-services", "force=true"]);
     });
@@ -29,7 +33,6 @@ fn machine_running_builds_survive() {
     let path = charm.path().join("next.charm");
     disturb(&cloud, &tasks, false, "a new charm", &|app, _| {
         cloud.juju(&["refresh", app, "--path", path.to_str().unwrap()]);
-        cloud.settle();
     });
     end(tasks);
 
@@ -83,11 +86,14 @@ fn machine_drain_lets_builds_end() {
     assert_eq!(start_task(&cloud, "worker", "echo back; sleep 2").wait(), (true, vec!["back".to_owned()]));
 }
 
-/// Does something to each worker; afterwards it works, and the web node gets more of what its task prints.
+/// Does something to all workers; afterwards they work, and the web node gets more of what their tasks print.
 fn disturb(cloud: &Cloud, tasks: &[Task<'_>; 2], new_process: bool, what: &str, change: &dyn Fn(&str, &str)) {
-    for ((app, machine), task) in WORKERS.iter().zip(tasks) {
-        let before = cloud.pid(machine, "concourse-worker");
+    let before = WORKERS.map(|(_, machine)| cloud.pid(machine, "concourse-worker"));
+    for (app, machine) in WORKERS {
         change(app, machine);
+    }
+    cloud.settle();
+    for (((app, machine), task), before) in WORKERS.iter().zip(tasks).zip(before) {
         cloud.wait_active(&format!("{app}/0"));
         // Otherwise this would test nothing, or a restart would have been for nothing.
         assert_eq!(cloud.pid(machine, "concourse-worker") != before, new_process, "{what}: {app}'s process");

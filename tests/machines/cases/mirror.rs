@@ -73,24 +73,26 @@ fn machine_a_resource_needs_no_mirror() {
     cloud.database();
     let release = kit("releases").join("concourse-8.2.6-linux-amd64.tgz");
     let empty = tempfile::NamedTempFile::new().unwrap();
-    let deploy = |app: &str, file: PathBuf| {
+    let deploy = |app: &str, file: PathBuf, url: &str| {
         let (charm, resource) = (kit("concourse-ci-machine.charm"), format!("concourse={}", file.display()));
         let (machine, mode) = (cloud.machine(false), format!("deployment-mode={app}"));
-        let nowhere = "concourse-download-url=http://127.0.0.1:9/concourse-{version}-linux-{arch}.tgz";
+        let url = format!("concourse-download-url={url}");
         let args = ["deploy", charm.to_str().unwrap(), app, "--to", &machine, "--resource", &resource];
-        cloud.juju(&[&args[..], &["--config", &mode, "--config", nowhere]].concat());
+        cloud.juju(&[&args[..], &["--config", &mode, "--config", &url]].concat());
     };
-    deploy("web", release.clone());
+    // Nobody is there.
+    deploy("web", release.clone(), "http://127.0.0.1:9/concourse-{version}-linux-{arch}.tgz");
     cloud.juju(&["integrate", "web:database", "postgresql:database"]);
     // The archive says which version it is.
     cloud.wait_status("web/0", "active: Web server ready (v8.2.6)");
 
     // An empty file is what Charmhub holds for those who give none: the mirror is asked.
-    deploy("worker", empty.path().to_owned());
+    cloud.mirror.set(Manners::Missing);
+    deploy("worker", empty.path().to_owned(), &cloud.mirror_url());
     cloud.juju(&["integrate", "web:web-tsa", "worker:worker-tsa"]);
     cloud.settle();
     let status = cloud.status("worker/0");
-    assert!(status.starts_with("blocked: http://127.0.0.1:9/concourse-8.2."), "{status}");
+    assert!(status.starts_with("blocked: http://") && status.contains("8.2.6-linux-amd64.tgz does not exist"), "{status}");
     cloud.juju(&["attach-resource", "worker", &format!("concourse={}", release.display())]);
     cloud.settle();
     cloud.wait_active("worker/0");
