@@ -44,8 +44,8 @@ demo: ## from nothing to a web node, a database and two workers on this computer
 demo-clean: ## nothing of the demo stays
 	tests/demo clean
 
-bench: ## ratios against peers, measured in one run
-	cargo build --release --locked --workspace --bins
+bench: test-tools ## ratios against peers, measured in one run
+	cargo build --release --locked --bin dispatch
 	benches/run
 
 clean:

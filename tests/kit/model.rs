@@ -161,7 +161,7 @@ impl Model {
         let current = world.machine.current.clone().expect("started before anything was installed");
         let service = world.machine.services.entry(role).or_default();
         service.started_with = Some(with);
-        service.loaded_keys = Some(keys);
+        service.loaded_keys = (role == Role::Web).then_some(keys);
         service.active = !self.broken.contains(&current);
         service.changing = !service.active;
         let up = service.active;

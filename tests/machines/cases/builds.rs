@@ -1,8 +1,9 @@
 //! Builds that run go on, and lose no line of their output, whatever is done to their worker short of draining it.
 
-use crate::kit::cloud::{Cloud, kit, run};
+use crate::kit::cloud::{Cloud, kit, run, wait};
 use crate::kit::task::{Task, UNTIL_TOLD, stand_in, start_task};
 use std::process::Command;
+use std::time::Duration;
 
 /// Applications with their machines; the second one is privileged.
 const WORKERS: [(&str, &str); 2] = [("small", "2"), ("big", "3")];
@@ -50,7 +51,7 @@ fn machine_running_builds_survive() {
     if stand_in(&cloud) {
         end(tasks);
     } else {
-        // A real worker reads on and throws away what a task prints while no web node listens: see the README.
+        // A real worker reads on, and throws away what a task prints, for the ten seconds in which no web node listens.
         for (task, (app, machine)) in tasks.into_iter().zip(WORKERS) {
             task.tell(machine);
             let (succeeded, lines) = task.wait();
@@ -94,9 +95,14 @@ fn disturb(cloud: &Cloud, tasks: &[Task<'_>; 2], new_process: bool, what: &str, 
     }
     cloud.settle();
     for (((app, machine), task), before) in WORKERS.iter().zip(tasks).zip(before) {
+        // Otherwise this would test nothing, or a restart would have been for nothing. systemd takes a while to see a kill.
+        wait(&format!("{what} to do what it should to {app}"), Duration::from_secs(60), || {
+            match cloud.pid(machine, "concourse-worker") {
+                now if (now != before) == new_process && now != "0" => Ok(()),
+                now => Err(format!("{before}, now {now}")),
+            }
+        });
         cloud.wait_active(&format!("{app}/0"));
-        // Otherwise this would test nothing, or a restart would have been for nothing.
-        assert_eq!(cloud.pid(machine, "concourse-worker") != before, new_process, "{what}: {app}'s process");
         task.more();
     }
 }

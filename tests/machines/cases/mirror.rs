@@ -92,7 +92,10 @@ fn machine_a_resource_needs_no_mirror() {
     cloud.juju(&["integrate", "web:web-tsa", "worker:worker-tsa"]);
     cloud.settle();
     let status = cloud.status("worker/0");
-    assert!(status.starts_with("blocked: http://") && status.contains("8.2.6-linux-amd64.tgz does not exist"), "{status}");
+    assert!(
+        status.starts_with("blocked: http://") && status.contains("8.2.6-linux-amd64.tgz does not exist"),
+        "{status}"
+    );
     cloud.juju(&["attach-resource", "worker", &format!("concourse={}", release.display())]);
     cloud.settle();
     cloud.wait_active("worker/0");

@@ -1,7 +1,7 @@
 //! Tasks on workers, through the web node as users run them: by `fly` from the release, or by the stand-in's own client.
 
 use super::cloud::{Cloud, wait};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Runs until it is [told](Task::tell) to end, and says a numbered line a second.
 pub const UNTIL_TOLD: &str = "trap told=1 USR1; i=0; while [ -z \"$told\" ] && [ $i -lt 900 ]; do echo line $i; i=$((i+1)); sleep 1; done; echo told";
@@ -48,35 +48,39 @@ pub fn stand_in(cloud: &Cloud) -> bool {
 pub struct Task<'a> {
     cloud: &'a Cloud,
     id: String,
+    began: Instant,
 }
 
 /// Starts a script on the worker with that tag; the web node is on machine 1.
 pub fn start_task<'a>(cloud: &'a Cloud, tag: &str, script: &str) -> Task<'a> {
     let password = cloud.password("web/0");
     cloud.exec("1", &format!("mkdir -p /run/task; umask 077; printf %s '{password}' > /run/task/password"));
+    let began = Instant::now();
     let id = client(cloud, &format!("start {tag} '{script}'"));
-    let task = Task { cloud, id: id.trim().to_owned() };
-    wait(&format!("the first output of task {}", task.id), Duration::from_secs(90), || match task.seen() {
-        0 => Err("nothing".to_owned()),
-        _ => Ok(()),
+    let task = Task { cloud, id: id.trim().to_owned(), began };
+    wait(&format!("the first output of task {}", task.id), Duration::from_secs(90), || {
+        if task.seen().is_empty() { Err("nothing".to_owned()) } else { Ok(()) }
     });
     task
 }
 
 impl Task<'_> {
-    /// Waits until the web node has more of its output than now: it runs, and is listened to.
+    /// Waits for a line that was printed after this call: [`UNTIL_TOLD`] runs, and the web node listens to it.
     pub fn more(&self) {
-        let before = self.seen();
-        wait(&format!("more output of task {}", self.id), Duration::from_secs(90), || match self.seen() {
-            now if now > before => Ok(()),
-            now => Err(format!("{now} lines")),
+        // At a line a second it can't have printed this number yet.
+        let later = self.began.elapsed().as_secs() + 1;
+        wait(&format!("line {later} of task {}", self.id), Duration::from_secs(90), || {
+            let lines = self.seen();
+            let last = lines.iter().rev().find_map(|line| line.strip_prefix("line ")?.parse::<u64>().ok());
+            if last.is_some_and(|last| last >= later) { Ok(()) } else { Err(format!("line {last:?}")) }
         });
     }
 
-    fn seen(&self) -> usize {
+    /// What the web node has of its output; the last of it may be missing when this machine is slow.
+    fn seen(&self) -> Vec<String> {
         let follow = script(&format!("follow {}", self.id));
         let out = self.cloud.try_exec("1", &format!("timeout 2 bash -c {}", quoted(&follow)));
-        output(&String::from_utf8_lossy(&out.stdout)).len()
+        output(&String::from_utf8_lossy(&out.stdout))
     }
 
     /// Tells a task that runs [`UNTIL_TOLD`] on that machine to end.
