@@ -7,7 +7,7 @@ use crate::http::{Request, Response, form_field};
 use crate::protocol::Task;
 use crate::version::{WORKER_VERSION, banner, version};
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Answers a request.
 pub fn answer(web: &Web, request: &Request) -> Response {
@@ -29,7 +29,7 @@ fn route(web: &Web, request: &Request) -> Result<Response> {
             Who::Admin => Response::json(200, &workers::list(&web.pool)?.into()),
         },
         ("PUT", ["api", "v1", "workers", name, verb @ ("land" | "retire" | "prune")]) => {
-            admin(web, request, || change_worker(web, name, verb, &request.body))?
+            admin(web, request, || change_worker(web, name, verb))?
         }
         ("GET", ["api", "v1", "standin", "tasks"]) => {
             admin(web, request, || Ok(Response::json(200, &tasks::list(&web.pool)?.into())))?
@@ -71,10 +71,7 @@ fn info(web: &Web) -> Result<Response> {
     Ok(Response::json(200, &info))
 }
 
-fn change_worker(web: &Web, name: &str, verb: &str, body: &[u8]) -> Result<Response> {
-    if verb != "prune" && serde_json::from_slice::<Value>(body).is_err() {
-        return Ok(Response::text(400, ""));
-    }
+fn change_worker(web: &Web, name: &str, verb: &str) -> Result<Response> {
     let Some(_state) = workers::state(&web.pool, name)? else { return Ok(Response::text(404, "")) };
     let done = match verb {
         "land" => workers::land(&web.pool, name)?,
