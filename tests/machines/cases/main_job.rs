@@ -53,7 +53,10 @@ fn machine_workers_come_and_go() {
     );
     wait("the worker to be gone", Duration::from_secs(60), || match cloud.workers() {
         seen if seen.is_empty() => Ok(()),
-        seen => Err(format!("{seen:?}")),
+        seen => {
+            cloud.fire("web/0", "update-status");
+            Err(format!("{seen:?}"))
+        }
     });
     cloud.juju(&["integrate", "web:web-tsa", "worker:worker-tsa"]);
     cloud.settle();

@@ -7,7 +7,7 @@ use crate::http::{Request, Response, form_field};
 use crate::protocol::Task;
 use crate::version::{WORKER_VERSION, banner, version};
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Answers a request.
 pub fn answer(web: &Web, request: &Request) -> Response {
