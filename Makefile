@@ -34,6 +34,8 @@ test-tools: ## what tests on machines and the demo need, into target/kit
 	tests/releases $(KIT)/releases
 
 machines: test-tools ## tests on LXD machines: real systemd, containerd, PostgreSQL
+	tests/machines/machines up
+	tests/machines/machines image
 	cargo test --locked --test machines -- --ignored --test-threads=2
 
 test: lint unit machines ## everything
