@@ -1,7 +1,6 @@
 //! The web node's API on this machine.
 
 use crate::parse::Secret;
-use crate::world::WebInfo;
 use anyhow::{Context, Result};
 use reqwest::{Client, Method, StatusCode};
 use serde::Deserialize;
@@ -21,12 +20,17 @@ fn client(timeout: Duration) -> Result<Client> {
         .context("failed to make a client")
 }
 
-/// What `/api/v1/info` answers; `None` if nothing, or nothing sensible, does.
-pub fn info(port: u16, timeout: Duration) -> Option<WebInfo> {
+#[derive(Deserialize)]
+struct Info {
+    version: String,
+}
+
+/// The version that `/api/v1/info` tells; `None` if nothing, or nothing sensible, answers.
+pub fn info(port: u16, timeout: Duration) -> Option<String> {
     let client = client(timeout).ok()?;
     runtime().ok()?.block_on(async {
         let answer = client.get(format!("http://127.0.0.1:{port}/api/v1/info")).send().await.ok()?;
-        answer.error_for_status().ok()?.json().await.ok()
+        answer.error_for_status().ok()?.json().await.ok().map(|info: Info| info.version)
     })
 }
 

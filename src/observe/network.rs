@@ -4,7 +4,7 @@ use crate::host::fs::Root;
 use crate::host::http;
 use crate::parse::Host;
 use crate::view::tsa::{TSA_PORT, Tsa, registration};
-use crate::world::{Role, World};
+use crate::world::{Role, WebInfo, World};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,7 +20,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// The tables of connections can't be read.
 pub fn probe(root: &Root, world: &mut World, link: &mut Option<u64>) -> Result<()> {
     if let (true, Some(config)) = (world.service(Role::Web).active, &world.config) {
-        world.machine.web = http::info(config.web_port, ANSWER);
+        world.machine.web = http::info(config.web_port, ANSWER).map(|version| WebInfo { version });
     }
     if world.service(Role::Worker).active {
         let servers = registration(world).servers;
