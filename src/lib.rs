@@ -18,6 +18,7 @@ pub mod host;
 pub mod install;
 pub mod juju;
 pub mod observe;
+pub mod oci;
 pub mod parse;
 pub mod paths;
 pub mod plan;

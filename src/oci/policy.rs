@@ -1,0 +1,67 @@
+//! `/etc/concourse/runtime.json`: what the charm decided and the wrapper carries out. One type for both sides (PURE).
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The format that this program writes, and the only one that it reads.
+pub const FORMAT: u32 = 1;
+
+/// The whole policy. Read anew for each container, so a change needs no restart of the worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// See [`FORMAT`].
+    pub format: u32,
+    /// The real runc: absolute, so that a lookup in PATH can never find the wrapper again.
+    pub runc: PathBuf,
+    /// Folders of the worker that steps see.
+    pub folders: Folders,
+    /// GPUs; `None` where the worker has none to give.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<Gpus>,
+}
+
+/// Folders that are mounted at the path that they have on the worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Folders {
+    /// Which steps see them.
+    pub steps: Steps,
+    /// The directory whose sub-directories they are: `/srv`.
+    pub root: PathBuf,
+}
+
+/// Steps of a build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Steps {
+    /// No step.
+    None,
+    /// Tasks.
+    Tasks,
+    /// Tasks, gets, puts and checks.
+    All,
+}
+
+/// What is decided about GPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gpus {
+    /// Which tasks get some.
+    pub access: Access,
+    /// Ids of the units that tasks may have (see [`super::devices::Unit::id`]); `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub units: Option<Vec<String>>,
+    /// Where the [`super::devices::Devices`] are.
+    pub devices: PathBuf,
+}
+
+/// Which tasks get GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// Every task gets all units, or the smaller choice that it names.
+    Shared,
+    /// Only tasks that ask.
+    Request,
+}
