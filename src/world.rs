@@ -187,6 +187,8 @@ pub struct Service {
     pub enabled: bool,
     /// systemd has read an older text of it.
     pub stale: bool,
+    /// Its main process, while it runs.
+    pub pid: Option<u32>,
     /// Digest of what the running process was started with; see the unit's `ExecStartPre`.
     pub started_with: Option<String>,
     /// Digest of the authorised keys that the web node has read.

@@ -25,6 +25,8 @@ pub const RECORD: &str = "record";
 pub struct Session {
     /// What was read from Juju.
     pub memory: Memory,
+    /// The same as it stands on disk; damaged or missing, it is read from Juju again.
+    pub kept: String,
     /// What became stale with this event.
     pub stale: Stale,
     /// The record as it was when the hook began.
@@ -82,9 +84,9 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
     let wanted: Vec<String> = secrets::wanted(&world).into_iter().map(str::to_owned).collect();
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
     read::secrets(&mut session.memory, &session.stale, &wanted)?;
+    world.memory.secrets.clone_from(&session.memory.secrets);
     // What this event made stale has been read; a later look in the same hook reads only what is new.
     session.stale = Stale::default();
-    world.memory = session.memory.clone();
     network::probe(root, &mut world, &mut session.memory.link)?;
     Ok(world)
 }

@@ -24,13 +24,26 @@ pub fn probe(root: &Root, world: &mut World, link: &mut Option<u64>) -> Result<(
     }
     if world.service(Role::Worker).active {
         let servers = registration(world).servers;
-        let links = links(root, &servers)?;
-        if !link.is_some_and(|known| links.contains(&known)) {
-            *link = if links.is_empty() { None } else { lasting_link(root, &servers, LASTING * 2)? };
+        let pid = world.service(Role::Worker).pid;
+        if servers.is_empty() || !link.is_some_and(|inode| holds(root, pid, inode)) {
+            let links = links(root, &servers)?;
+            if !link.is_some_and(|known| links.contains(&known)) {
+                *link = if links.is_empty() { None } else { lasting_link(root, &servers, LASTING * 2)? };
+            }
         }
         world.machine.connected = link.is_some();
     }
     Ok(())
+}
+
+/// Whether the worker still holds this socket: it closes one whose other side is gone. The kernel's tables of
+/// connections tell it too, but take milliseconds to read, however few there are.
+fn holds(root: &Root, pid: Option<u32>, inode: u64) -> bool {
+    let Some(pid) = pid else { return false };
+    let Ok(open) = std::fs::read_dir(root.path(format!("/proc/{pid}/fd"))) else { return false };
+    let socket = format!("socket:[{inode}]");
+    open.flatten()
+        .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|link| link.as_os_str() == socket.as_str()))
 }
 
 /// A connection that is still there after this time belongs to a worker that was accepted and has registered: one

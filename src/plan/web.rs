@@ -81,11 +81,13 @@ fn proven(world: &World) -> Option<Step> {
 
 /// Workers of units that are gone leave the list at once, and not after a minute as stalled ones.
 fn prune(world: &World) -> Option<Step> {
-    let related = workers(world).names;
-    let names: Vec<String> =
-        world.memory.departed.iter().filter(|n| !related.contains(*n)).cloned().collect();
     let possible = world.machine.web.is_some() && !world.troubles.contains_key(&Concern::Prune);
-    (possible && !names.is_empty()).then_some(Step::Prune(names))
+    if !possible || world.memory.departed.is_empty() {
+        return None;
+    }
+    let related = workers(world).names;
+    let names: Vec<String> = world.memory.departed.difference(&related).cloned().collect();
+    (!names.is_empty()).then_some(Step::Prune(names))
 }
 
 fn away(world: &World) -> Vec<Step> {
