@@ -4,6 +4,7 @@ use crate::actions::{self, Action, Answer};
 use crate::apply::Applier;
 use crate::event::{Context, Event, Goal};
 use crate::host::fs::{self, Root};
+use crate::juju::memory::Memory;
 use crate::juju::{read, tools};
 use crate::observe::{Session, observe};
 use crate::paths;
@@ -13,6 +14,7 @@ use crate::step::Step;
 use crate::world::World;
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
+use std::rc::Rc;
 
 /// A deployment from nothing takes seven; a world that still changes after this many is not being understood.
 const PASSES: usize = 16;
@@ -25,10 +27,11 @@ pub fn run(root: &Root, context: &Context) -> Result<()> {
     let mut session = Session::default();
     let charm = charm_identity(Path::new(&context.charm_dir));
     session.kept = fs::read(&root.path(paths::MEMORY))?.unwrap_or_default();
-    session.memory = serde_json::from_str(&session.kept).unwrap_or_default();
-    session.stale = session.memory.note(context, &charm);
-    read::refresh(&mut session.memory, context, &session.stale.clone())?;
-    session.memory.charm = charm;
+    let mut memory: Memory = serde_json::from_str(&session.kept).unwrap_or_default();
+    session.stale = memory.note(context, &charm);
+    read::refresh(&mut memory, context, &session.stale)?;
+    memory.charm = charm;
+    session.memory = Rc::new(memory);
 
     let done = match &context.event {
         Event::Action(name) => action(root, context, &mut session, name),
@@ -37,7 +40,7 @@ pub fn run(root: &Root, context: &Context) -> Result<()> {
     };
     if done.is_err() {
         // Juju takes back what this hook wrote to it, secrets among it: they are read again.
-        session.memory.secrets.clear();
+        Rc::make_mut(&mut session.memory).secrets.clear();
     }
     keep(root, context, &mut session)?;
     done
@@ -119,7 +122,7 @@ fn action(root: &Root, context: &Context, session: &mut Session, name: &str) -> 
 
 /// Not after a removal: it would be the one thing left behind.
 fn keep(root: &Root, context: &Context, session: &mut Session) -> Result<()> {
-    let text = serde_json::to_string(&session.memory)?;
+    let text = serde_json::to_string(&*session.memory)?;
     if context.event.goal() == Goal::Remove || text == session.kept {
         return Ok(());
     }

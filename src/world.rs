@@ -9,6 +9,7 @@ use crate::parse::{UnitName, Version};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::rc::Rc;
 
 /// One observation.
 #[derive(Clone, Debug)]
@@ -23,8 +24,8 @@ pub struct World {
     pub problems: Vec<Problem>,
     /// Whether this unit leads its application.
     pub leader: bool,
-    /// Relations, secrets, addresses.
-    pub memory: Memory,
+    /// Relations, secrets, addresses; shared with the hook's session, since there may be a thousand units in it.
+    pub memory: Rc<Memory>,
     /// What this unit has told Juju, this hook's writes included.
     pub record: Record,
     /// The same as it was when the hook began: what others may have seen.

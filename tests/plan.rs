@@ -98,7 +98,7 @@ fn a_new_worker_is_a_reload() {
 #[test]
 fn a_worker_that_left_is_revoked_and_pruned() {
     let mut unit = TestUnit::web().unrelated("web-tsa:6");
-    unit.world.memory.departed.insert("worker-0".into());
+    std::rc::Rc::make_mut(&mut unit.world.memory).departed.insert("worker-0".into());
     assert_snapshot!(unit.plan(), @"
     write /var/lib/concourse/keys/authorized_worker_keys 644 Concourse
     reload concourse-web.service

@@ -19,6 +19,7 @@ use crate::world::{Failed, World};
 use anyhow::Result;
 use serde::Serialize;
 use std::path::Path;
+use std::rc::Rc;
 
 /// Why a step could not be done although nothing is wrong with the charm: one sentence for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl Applier<'_> {
                 let content = keys::content(self.root, *content)?;
                 tools::secret_set(id, &content)?;
                 // Reading it back would give the revision that this unit is used to.
-                self.session.memory.secrets.insert(bare_secret_id(id).to_owned(), content);
+                Rc::make_mut(&mut self.session.memory).secrets.insert(bare_secret_id(id).to_owned(), content);
             }
             Step::ProbeVolumes(candidates) => match volumes::probe(self.root, candidates)? {
                 Ok(found) => self.write_json(paths::VOLUMES, &found)?,
@@ -96,7 +97,7 @@ impl Applier<'_> {
                     self.world,
                     *role,
                     *patience,
-                    &mut self.session.memory.link,
+                    &mut Rc::make_mut(&mut self.session.memory).link,
                 );
             }
             Step::Reload(role) => drop(cmd("systemctl").args(["reload", role.unit()]).run()?),
@@ -171,7 +172,7 @@ impl Applier<'_> {
     fn prune(&mut self, names: &[String]) -> Outcome {
         let outcome = web::prune(self.world, names)?;
         if outcome.is_ok() {
-            self.session.memory.departed.retain(|name| !names.contains(name));
+            Rc::make_mut(&mut self.session.memory).departed.retain(|name| !names.contains(name));
         }
         Ok(outcome)
     }

@@ -12,7 +12,7 @@ mod urls;
 
 pub use choices::{DeploymentMode, LogLevel, Placement, VolumeDriver};
 pub use known::Side;
-pub use proxy::{Proxy, ProxyUrl};
+pub use proxy::{ModelProxy, Proxy, ProxyUrl};
 pub use settings::{secret_settings, settings_for};
 pub use urls::{ExternalUrl, UrlTemplate};
 
@@ -89,7 +89,7 @@ pub struct Config {
 ///
 /// # Errors
 /// All problems, in the order of the options.
-pub fn parse(options: &Map<String, Value>, model_proxy: &Proxy) -> Result<Config, Vec<Problem>> {
+pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config, Vec<Problem>> {
     let mut o = Options::new(options);
 
     // Each reader gives `None` for an option with a problem and goes on, so that all problems are found.
@@ -112,6 +112,7 @@ pub fn parse(options: &Map<String, Value>, model_proxy: &Proxy) -> Result<Config
     let http = o.optional("http-proxy", str::parse);
     let https = o.optional("https-proxy", str::parse);
     let no = o.parsed("no-proxy", proxy::no_proxy);
+    let model = o.keep_all(Proxy::of_model(model));
 
     // Only a version that stands still fits an address that does.
     if let (Some(Some(url)), Some(None)) = (&download_url, &version)
@@ -139,7 +140,7 @@ pub fn parse(options: &Map<String, Value>, model_proxy: &Proxy) -> Result<Config
             tags: tags?,
             env: env?,
             secrets: secrets?,
-            proxy: model_proxy.overridden(http?, https?, no?),
+            proxy: model?.overridden(http?, https?, no?),
         })
     };
     o.finish(config())

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 /// A web node that is alive answers in milliseconds.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Fills in what can only be seen over the network.
+/// Fills in what can only be seen over the network. `link` is the worker's connection as far as known; gives it as seen.
 ///
 /// # Errors
 /// The tables of connections can't be read.
-pub fn probe(root: &Root, world: &mut World, link: &mut Option<u64>) -> Result<()> {
+pub fn probe(root: &Root, world: &mut World, mut link: Option<u64>) -> Result<Option<u64>> {
     if let (true, Some(config)) = (world.service(Role::Web).active, &world.config) {
         world.machine.web = http::info(config.web_port, ANSWER).map(|version| WebInfo { version });
     }
@@ -28,12 +28,12 @@ pub fn probe(root: &Root, world: &mut World, link: &mut Option<u64>) -> Result<(
         if servers.is_empty() || !link.is_some_and(|inode| holds(root, pid, inode)) {
             let links = links(root, &servers)?;
             if !link.is_some_and(|known| links.contains(&known)) {
-                *link = if links.is_empty() { None } else { lasting_link(root, &servers, LASTING * 2)? };
+                link = if links.is_empty() { None } else { lasting_link(root, &servers, LASTING * 2)? };
             }
         }
         world.machine.connected = link.is_some();
     }
-    Ok(())
+    Ok(link)
 }
 
 /// Whether the worker still holds this socket: it closes one whose other side is gone. The kernel's tables of

@@ -1,5 +1,6 @@
 //! A machine and a Juju small enough to be obviously right: what each step leaves behind.
 
+use super::unit::memory;
 use super::unit::KEYS;
 use concourse_ci_machine::event::Goal;
 use concourse_ci_machine::host::fs::Owner;
@@ -103,12 +104,12 @@ impl Model {
             Step::ShareSecret { label, relation, content } => {
                 let id = format!("secret:{label}");
                 let content = secret(world, *content);
-                world.memory.secrets.insert((*label).to_owned(), content);
+                memory(world).secrets.insert((*label).to_owned(), content);
                 world.record.app_bags.entry(relation.clone()).or_default().insert((*label).to_owned(), id);
             }
             Step::ReplaceSecret { id, content } => {
                 let content = secret(world, *content);
-                world.memory.secrets.insert(id.trim_start_matches("secret:").to_owned(), content);
+                memory(world).secrets.insert(id.trim_start_matches("secret:").to_owned(), content);
             }
             Step::ProbeVolumes(candidates) => machine.volumes = candidates.first().copied(),
             Step::InitWorkDir => {
@@ -125,7 +126,7 @@ impl Model {
             }
             Step::Stop(role) => stop(world, *role),
             Step::Leave(..) => stop(world, Role::Worker),
-            Step::Prune(names) => world.memory.departed.retain(|n| !names.contains(n)),
+            Step::Prune(names) => memory(world).departed.retain(|n| !names.contains(n)),
             Step::Publish { relation, app, values } => {
                 let bags = if *app { &mut world.record.app_bags } else { &mut world.record.unit_bags };
                 let bag = bags.entry(relation.clone()).or_default();
