@@ -85,7 +85,7 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
     // What this event made stale has been read; a later look in the same hook reads only what is new.
     session.stale = Stale::default();
     world.memory = session.memory.clone();
-    network::probe(root, &mut world, &mut session.memory.link)?;
+    network::probe(root, &mut world, &mut session.memory.links)?;
     Ok(world)
 }
 
