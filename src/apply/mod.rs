@@ -156,9 +156,7 @@ impl Applier<'_> {
     /// What was started and troubled by the version that is left is not the fault of the one to go back to.
     fn mark_failed(&mut self, failed: &Failed) -> Result<()> {
         self.session.started.clear();
-        self.session
-            .troubles
-            .retain(|c, _| !matches!(c, Concern::Web | Concern::Worker | Concern::Untagged));
+        self.session.troubles.retain(|c, _| !matches!(c, Concern::Web | Concern::Worker | Concern::Untagged));
         let proven = self.world.machine.previous.as_ref().map(|v| format!("{v}\n")).unwrap_or_default();
         fs::write_atomic(&self.root.path(paths::PROVEN), proven.as_bytes(), 0o644, None)?;
         self.write_json(paths::FAILED, failed)

@@ -37,7 +37,10 @@ pub fn restart(
             return Ok(Ok(()));
         }
         if restarts(role)? >= RESTARTS {
-            return Ok(Err(Trouble(format!("The {} ends again and again right after its start", role.noun()))));
+            return Ok(Err(Trouble(format!(
+                "The {} ends again and again right after its start",
+                role.noun()
+            ))));
         }
         sleep(PAUSE);
     }

@@ -69,11 +69,14 @@ mod tests {
             ("0::/init.scope".to_owned(), None),
             // Version 1: below the unit where it is delegated, at the top where not.
             (
-                format!("9:freezer:/garden/h\n1:name=systemd:{slice}/concourse-worker-untagged.service/garden/h"),
+                format!(
+                    "9:freezer:/garden/h\n1:name=systemd:{slice}/concourse-worker-untagged.service/garden/h"
+                ),
                 Some(Worker::Untagged),
             ),
             (
-                "9:freezer:/garden/h\n1:name=systemd:/system.slice/concourse-worker.service/garden/h".to_owned(),
+                "9:freezer:/garden/h\n1:name=systemd:/system.slice/concourse-worker.service/garden/h"
+                    .to_owned(),
                 Some(Worker::Main),
             ),
         ];

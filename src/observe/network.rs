@@ -48,12 +48,7 @@ const LASTING: Duration = Duration::from_millis(2500);
 ///
 /// # Errors
 /// The kernel's tables can't be read.
-pub fn lasting_link(
-    root: &Root,
-    worker: Worker,
-    servers: &[Tsa],
-    patience: Duration,
-) -> Result<Option<u64>> {
+pub fn lasting_link(root: &Root, worker: Worker, servers: &[Tsa], patience: Duration) -> Result<Option<u64>> {
     let end = Instant::now() + patience;
     let mut seen: BTreeMap<u64, Instant> = BTreeMap::new();
     let mut foreign = BTreeSet::new();

@@ -25,7 +25,9 @@ pub fn services(root: &Root) -> Result<BTreeMap<Role, Service>> {
     let mut found = BTreeMap::new();
     for block in text.split("\n\n") {
         let value = |key: &str| block.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
-        let Some(role) = Role::ALL.into_iter().find(|role| value("Id") == Some(role.unit())) else { continue };
+        let Some(role) = Role::ALL.into_iter().find(|role| value("Id") == Some(role.unit())) else {
+            continue;
+        };
         let name = role.record();
         let state = value("ActiveState").unwrap_or_default();
         found.insert(
