@@ -26,6 +26,8 @@ pub struct WorkerPaths {
     pub unit: &'static str,
     /// The part of the unit that differs from machine to machine.
     pub dropin: &'static str,
+    /// Its directory, where the operator may have files too.
+    pub dropin_dir: &'static str,
     /// Its settings.
     pub env: &'static str,
     /// Containers and volumes.
@@ -42,6 +44,7 @@ pub struct WorkerPaths {
 pub const WORKER: WorkerPaths = WorkerPaths {
     unit: "/etc/systemd/system/concourse-worker.service",
     dropin: "/etc/systemd/system/concourse-worker.service.d/10-charm.conf",
+    dropin_dir: "/etc/systemd/system/concourse-worker.service.d",
     env: "/etc/concourse/worker.env",
     work_dir: "/var/lib/concourse/worker",
     work_dir_id: "/var/lib/concourse/worker/.concourse-ci-machine",
@@ -52,6 +55,7 @@ pub const WORKER: WorkerPaths = WorkerPaths {
 pub const UNTAGGED: WorkerPaths = WorkerPaths {
     unit: "/etc/systemd/system/concourse-worker-untagged.service",
     dropin: "/etc/systemd/system/concourse-worker-untagged.service.d/10-charm.conf",
+    dropin_dir: "/etc/systemd/system/concourse-worker-untagged.service.d",
     env: "/etc/concourse/worker-untagged.env",
     work_dir: "/var/lib/concourse/worker-untagged",
     work_dir_id: "/var/lib/concourse/worker-untagged/.concourse-ci-machine",
@@ -96,6 +100,9 @@ pub const PROVEN: &str = "/var/lib/concourse/charm/proven-version";
 /// Written by the units themselves when they start.
 pub const RUN: &str = "/run/concourse-ci-machine";
 
+/// The slice of the second worker's unit and so of its containers.
+pub const UNTAGGED_SLICE: &str = "system-concourse_untagged.slice";
+
 /// Files that the plan may write or remove; `observe` reads them all.
 pub const MANAGED: [&str; 18] = [
     WEB_ENV,
@@ -119,12 +126,8 @@ pub const MANAGED: [&str; 18] = [
 ];
 
 /// Directories in which the operator may have files too.
-pub const SHARED_DIRS: [&str; 4] = [
-    ETC,
-    "/etc/systemd/system/concourse-web.service.d",
-    "/etc/systemd/system/concourse-worker.service.d",
-    "/etc/systemd/system/concourse-worker-untagged.service.d",
-];
+pub const SHARED_DIRS: [&str; 4] =
+    [ETC, "/etc/systemd/system/concourse-web.service.d", WORKER.dropin_dir, UNTAGGED.dropin_dir];
 
 /// Directories in which a killed hook may leave what it had not yet moved into its place.
 pub const WRITTEN: [&str; 4] = [OPT, ETC, KEYS, STATE];

@@ -4,6 +4,7 @@
 use crate::host::cmd::cmd;
 use crate::host::fs::{Root, read};
 use crate::observe::containers::processes;
+use crate::paths;
 use crate::world::Worker;
 use anyhow::Result;
 use nix::sys::signal::{Signal, kill};
@@ -39,6 +40,10 @@ pub fn end(root: &Root, workers: &[Worker]) -> Result<()> {
     }
     for worker in workers {
         release_mounts(root, *worker)?;
+    }
+    if workers.contains(&Worker::Untagged) {
+        // Nothing runs in it any more; and where it never was, nothing is what is wanted.
+        drop(cmd("systemctl").args(["stop", paths::UNTAGGED_SLICE]).output()?);
     }
     if Worker::ALL.iter().all(|worker| workers.contains(worker)) {
         // The bridge of all containers, which Concourse makes anew for the next one.

@@ -174,6 +174,7 @@ impl Applier<'_> {
         for path in [own.work_dir, own.containerd, own.volumes] {
             fs::remove(&self.root.path(path))?;
         }
+        fs::remove(&self.root.path(paths::RUN).join(format!("{}.started", worker.role().record())))?;
         self.session.record.work_dirs.remove(&worker);
         self.keep_record()
     }

@@ -1,6 +1,7 @@
 //! What a worker has left running: its containers and their shims.
 
 use crate::host::fs::Root;
+use crate::paths;
 use crate::world::Worker;
 use anyhow::Result;
 use nix::unistd::Pid;
@@ -28,7 +29,7 @@ fn owner(cgroups: &str) -> Option<Worker> {
     let paths: Vec<&str> = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2)).collect();
     let any = |is: &dyn Fn(&str) -> bool| paths.iter().any(|path| is(path));
     let container = any(&|path| path.contains("/garden/"));
-    if any(&|path| path.contains("/system-concourse_untagged.slice/")) {
+    if any(&|path| path.split('/').any(|part| part == paths::UNTAGGED_SLICE)) {
         let of_unit = any(&|path| path.ends_with("/concourse-worker-untagged.service"));
         (container || of_unit).then_some(Worker::Untagged)
     } else {

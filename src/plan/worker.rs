@@ -162,8 +162,11 @@ fn gone(world: &World, workers: &[Worker], how: Farewell) -> Vec<Step> {
 
 /// Those that end, and those that have nothing to lose: with the last worker goes the network of containers.
 pub fn ending(world: &World, workers: &[Worker]) -> Vec<Worker> {
-    let running = running(world);
-    let stays = |worker: &Worker| running.contains(worker) || world.machine.containers.contains(worker);
+    let (roles, running) = (roles(world), running(world));
+    let stays = |worker: &Worker| {
+        // One that belongs here and does not run may be started by the very same plan.
+        roles.has(worker.role()) || running.contains(worker) || world.machine.containers.contains(worker)
+    };
     Worker::ALL.into_iter().filter(|worker| workers.contains(worker) || !stays(worker)).collect()
 }
 
@@ -171,6 +174,7 @@ fn files_away(world: &World, worker: Worker) -> Vec<Step> {
     let own = worker.paths();
     let mut steps = removals(world, &[own.unit, own.dropin]);
     if !steps.is_empty() {
+        steps.push(Step::RemoveEmptyDir(own.dropin_dir.to_owned()));
         steps.push(Step::DaemonReload);
     }
     steps.extend(removals(world, &[own.env]));

@@ -65,6 +65,7 @@ fn switched_off_nothing_of_it_stays() {
             disable concourse-worker-untagged.service
             remove /etc/systemd/system/concourse-worker-untagged.service
             remove /etc/systemd/system/concourse-worker-untagged.service.d/10-charm.conf
+            remove /etc/systemd/system/concourse-worker-untagged.service.d if empty
             daemon-reload
             remove /etc/concourse/worker-untagged.env
             remove work dir of concourse-worker-untagged.service
@@ -87,6 +88,7 @@ fn a_dead_one_is_taken_off_the_list_too() {
     disable concourse-worker-untagged.service
     remove /etc/systemd/system/concourse-worker-untagged.service
     remove /etc/systemd/system/concourse-worker-untagged.service.d/10-charm.conf
+    remove /etc/systemd/system/concourse-worker-untagged.service.d if empty
     daemon-reload
     remove /etc/concourse/worker-untagged.env
     forget concourse-worker-untagged.service
@@ -217,6 +219,7 @@ fn containers_that_were_left_are_ended_apart() {
     end containers of concourse-worker-untagged.service
     remove /etc/systemd/system/concourse-worker-untagged.service
     remove /etc/systemd/system/concourse-worker-untagged.service.d/10-charm.conf
+    remove /etc/systemd/system/concourse-worker-untagged.service.d if empty
     daemon-reload
     remove /etc/concourse/worker-untagged.env
     forget concourse-worker-untagged.service
@@ -268,4 +271,23 @@ fn a_removed_unit_leaves_nothing_of_either() {
     unit.hook(Goal::Remove);
     assert!(unit.world.machine.files.is_empty(), "{:?}", unit.world.machine.files);
     assert!(unit.world.machine.services.values().all(|s| !s.active && !s.enabled));
+}
+
+#[test]
+fn its_unit_says_what_the_charm_counts_on() {
+    let unit = TestUnit::two_workers();
+    let text = unit.world.file(paths::UNTAGGED.unit).unwrap();
+    assert!(text.contains(&format!("\nSlice={}\n", paths::UNTAGGED_SLICE)));
+    assert!(text.contains(&format!("\nBindPaths={}:/run/containerd\n", paths::UNTAGGED.containerd)));
+    // What both need for the same reasons, both have.
+    for line in unit
+        .world
+        .file(paths::WORKER.unit)
+        .unwrap()
+        .lines()
+        .filter(|l| l.contains('=') && !l.starts_with('#'))
+    {
+        let own = line.contains("worker") || text.contains(&format!("\n{line}\n"));
+        assert!(own, "{line} is missing");
+    }
 }

@@ -8,8 +8,8 @@ const BOTH: [&str; 2] = ["concourse-worker", "concourse-worker-untagged"];
 
 /// What the second worker may leave nowhere.
 const TRACES: &str = "ls -d /etc/systemd/system/*untagged* /etc/concourse/*untagged* /var/lib/concourse/*untagged* \
-    /var/lib/concourse/charm/*untagged* /run/concourse-ci-machine/*-untagged 2>/dev/null; \
-    grep -l untagged /proc/[0-9]*/cgroup 2>/dev/null; grep untagged /proc/mounts; true";
+    /var/lib/concourse/charm/*untagged* /run/concourse-ci-machine/*untagged* 2>/dev/null; \
+    grep -l untagged /proc/[0-9]*/cgroup 2>/dev/null; grep untagged /proc/mounts; systemctl --no-legend list-units '*untagged*'; true";
 
 fn pids(cloud: &Cloud, machine: &str) -> [String; 2] {
     BOTH.map(|service| cloud.pid(machine, service))
