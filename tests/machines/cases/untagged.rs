@@ -80,6 +80,8 @@ fn machine_a_second_worker_without_tags() {
         }
         if !stand_in(&cloud) {
             network(&cloud, app);
+            // To Concourse, a process that has ended while nobody listens is an error.
+            tasks.iter().for_each(Task::more);
         }
         tasks[0].tell(machine);
         for task in tasks {
