@@ -23,6 +23,7 @@ pub mod parse;
 pub mod paths;
 pub mod plan;
 pub mod render;
+pub mod role;
 pub mod status;
 pub mod step;
 pub mod view;

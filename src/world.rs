@@ -6,6 +6,7 @@ use crate::install::{Installed, ResourceStamp};
 use crate::juju::memory::Memory;
 use crate::juju::tools::Bag;
 use crate::parse::{UnitName, Version};
+pub use crate::role::{Role, Worker};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -51,8 +52,8 @@ pub struct Record {
     pub ports: BTreeSet<String>,
     /// The version that Juju shows.
     pub version: Option<String>,
-    /// Identity of the work dir under which the worker registered.
-    pub work_dir: Option<String>,
+    /// Identities of the work dirs under which the workers registered.
+    pub work_dirs: BTreeMap<Worker, String>,
 }
 
 /// Something that can fail for a reason that only the operator, or time, can mend.
@@ -64,35 +65,18 @@ pub enum Concern {
     Web,
     /// The worker coming up.
     Worker,
-    /// The worker leaving.
+    /// The worker without tags coming up.
+    Untagged,
+    /// A worker leaving.
     Leave,
     /// Workers of units that are gone being taken off the list.
     Prune,
     /// Ports.
     Ports,
-    /// Volumes of the worker.
+    /// Volumes of a worker.
     Volumes,
     /// The database schema.
     Migration,
-}
-
-/// The two services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// `concourse-web.service`
-    Web,
-    /// `concourse-worker.service`
-    Worker,
-}
-
-impl Role {
-    /// Its systemd unit.
-    pub fn unit(self) -> &'static str {
-        match self {
-            Role::Web => "concourse-web.service",
-            Role::Worker => "concourse-worker.service",
-        }
-    }
 }
 
 /// The machine as it is.
@@ -126,16 +110,16 @@ pub struct Machine {
     pub services: BTreeMap<Role, Service>,
     /// What the web node answered.
     pub web: Option<WebInfo>,
-    /// Whether the worker holds a connection to a TSA.
-    pub connected: bool,
-    /// A worker that does not run has left containers or their shims.
-    pub containers: bool,
-    /// An operator drained the worker.
+    /// The workers that hold a connection to a TSA.
+    pub connected: BTreeSet<Worker>,
+    /// The workers that do not run and have left containers or their shims.
+    pub containers: BTreeSet<Worker>,
+    /// An operator drained the unit.
     pub drained: bool,
-    /// How the worker keeps volumes, once it was found out.
-    pub volumes: Option<Volumes>,
-    /// Identity of the work dir.
-    pub work_dir: Option<String>,
+    /// How workers keep volumes, once it was found out.
+    pub volumes: BTreeMap<Worker, Volumes>,
+    /// Identities of the work dirs.
+    pub work_dirs: BTreeMap<Worker, String>,
     /// Leftovers of this charm on a machine that it is about to leave.
     pub leftovers: Vec<String>,
     /// What a killed hook did not get to move into its place, private keys among it.

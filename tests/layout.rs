@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// From the outside in, with a rank: a module may use those of its own rank and of greater ones, and none of a smaller
 /// one. `true` ones are pure: they touch nothing.
-const LAYERS: [(&str, u8, bool); 19] = [
+const LAYERS: [(&str, u8, bool); 20] = [
     ("bin", 0, false),
     ("hook", 1, false),
     ("actions", 2, true),
@@ -25,6 +25,7 @@ const LAYERS: [(&str, u8, bool); 19] = [
     ("host", 9, false),
     ("oci", 9, false),
     ("config", 10, true),
+    ("role", 10, true),
     ("parse", 11, true),
     ("paths", 11, true),
 ];

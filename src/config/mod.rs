@@ -77,6 +77,8 @@ pub struct Config {
     pub volume_driver: VolumeDriver,
     /// `tag`, in order, without duplicates.
     pub tags: Vec<Tag>,
+    /// `worker-untagged`
+    pub worker_untagged: bool,
     /// `concourse-env`: names that Concourse knows and the charm doesn't set itself; see [`settings_for`].
     pub env: BTreeMap<String, String>,
     /// `concourse-secrets`: the Juju secret to read; its content goes through [`secret_settings`].
@@ -107,6 +109,7 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
     let dns_servers = o.parsed("containerd-dns-server", |text| list(text, dns_server));
     let volume_driver = o.parsed("volume-driver", str::parse);
     let tags = o.parsed("tag", |text| list(text, |part| Tag::try_from(part)));
+    let worker_untagged = o.flag("worker-untagged");
     let env = o.text("concourse-env").and_then(|text| o.keep_all(settings::env_settings(&text)));
     let secrets = o.optional("concourse-secrets", str::parse);
     let http = o.optional("http-proxy", str::parse);
@@ -138,6 +141,7 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
             dns_servers: dns_servers?,
             volume_driver: volume_driver?,
             tags: tags?,
+            worker_untagged: worker_untagged?,
             env: env?,
             secrets: secrets?,
             proxy: model?.overridden(http?, https?, no?),

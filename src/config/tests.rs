@@ -42,6 +42,7 @@ fn the_defaults() {
         dns_servers: [],
         volume_driver: Auto,
         tags: [],
+        worker_untagged: false,
         env: {},
         secrets: None,
         proxy: Proxy {
@@ -81,6 +82,7 @@ fn every_option_set() {
         "containerd-dns-server": "1.1.1.1, fd00::53,1.1.1.1",
         "volume-driver": "btrfs",
         "tag": "gpu, site:a,gpu",
+        "worker-untagged": true,
         "concourse-env": "CONCOURSE_CLUSTER_NAME: ci",
         "concourse-secrets": "secret:d0erdgfmp25c762i8np0",
         "http-proxy": "http://me:hunter2@proxy:3128",
@@ -102,6 +104,7 @@ fn every_option_set() {
         dns_servers: vec!["1.1.1.1".parse().unwrap(), "fd00::53".parse().unwrap()],
         volume_driver: VolumeDriver::Btrfs,
         tags: vec!["gpu".parse().unwrap(), "site:a".parse().unwrap()],
+        worker_untagged: true,
         env: BTreeMap::from([("CONCOURSE_CLUSTER_NAME".into(), "ci".into())]),
         secrets: "secret:d0erdgfmp25c762i8np0".parse().ok(),
         proxy: Proxy {

@@ -8,6 +8,7 @@ use super::tools::Bag;
 use crate::config::ModelProxy;
 use crate::event::{Context, Event, Phase, RelationEvent, bare_secret_id};
 use crate::parse::UnitName;
+use crate::role::Worker;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,8 +34,8 @@ pub struct Memory {
     pub resource: Option<std::path::PathBuf>,
     /// Names of workers whose units are gone and that may still be on the web node's list.
     pub departed: BTreeSet<String>,
-    /// Inode of the worker's connection to its web node, once that was seen to last.
-    pub link: Option<u64>,
+    /// Inodes of the workers' connections to their web node, once those were seen to last.
+    pub links: BTreeMap<Worker, u64>,
     /// The charm that filled this memory; another one reads everything again.
     pub charm: String,
 }
@@ -123,9 +124,9 @@ impl Memory {
             return;
         }
         if event.phase == Phase::Departed {
-            self.departed.insert(unit.worker_name());
+            self.departed.extend(unit.worker_names());
         } else {
-            self.departed.remove(&unit.worker_name());
+            self.departed.retain(|name| !unit.worker_names().contains(name));
         }
     }
 

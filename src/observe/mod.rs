@@ -93,9 +93,10 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
     world.memory = session.memory.clone();
     // What this event made stale has been read; a later look in the same hook reads only what is new.
     session.stale = Stale::default();
-    let link = network::probe(root, &mut world, session.memory.link)?;
-    if link != session.memory.link {
-        Rc::make_mut(&mut session.memory).link = link;
+    let mut links = session.memory.links.clone();
+    network::probe(root, &mut world, &mut links)?;
+    if links != session.memory.links {
+        Rc::make_mut(&mut session.memory).links = links;
     }
     Ok(world)
 }

@@ -1,4 +1,4 @@
-//! systemd's view of the two services.
+//! systemd's view of the services.
 
 use crate::host::fs::{Root, read};
 use crate::host::systemd;
@@ -7,23 +7,20 @@ use crate::world::{Role, Service};
 use anyhow::Result;
 use std::collections::BTreeMap;
 
-/// Both services; one that has no unit file is inactive.
+/// All services; one that has no unit file is inactive.
 ///
 /// # Errors
 /// systemd does not answer.
 pub fn services(root: &Root) -> Result<BTreeMap<Role, Service>> {
-    let roles = [(Role::Web, paths::WEB_UNIT), (Role::Worker, paths::WORKER_UNIT)];
-    let present: Vec<Role> =
-        roles.iter().filter(|(_, unit)| root.path(unit).exists()).map(|(role, _)| *role).collect();
+    let present = Role::ALL.into_iter().any(|role| root.path(role.unit_file()).exists());
     // A unit whose file was removed while it ran is still one to stop; without any trace there is nothing to ask.
     let ran = root.path(paths::RUN).exists();
-    if !root.is_machine() || (present.is_empty() && !ran) {
+    if !root.is_machine() || (!present && !ran) {
         return Ok(BTreeMap::new());
     }
-    let roles = [Role::Web, Role::Worker];
     let mut found = BTreeMap::new();
-    for (role, unit) in roles.into_iter().zip(systemd::services(&roles.map(Role::unit))?) {
-        let name = if role == Role::Web { "web" } else { "worker" };
+    for (role, unit) in Role::ALL.into_iter().zip(systemd::services(&Role::ALL.map(Role::unit))?) {
+        let name = role.record();
         found.insert(
             role,
             Service {

@@ -36,13 +36,13 @@ pub fn workers(world: &World) -> Workers {
                     }
                 }
                 if let Ok(unit) = unit.parse::<UnitName>() {
-                    found.names.insert(unit.worker_name());
+                    found.names.extend(unit.worker_names());
                 }
             }
         }
     }
     if roles(world).worker {
-        found.names.insert(world.unit.worker_name());
+        found.names.extend(world.unit.worker_names());
         found
             .keys
             .extend(world.file(paths::WORKER_KEY_PUB).and_then(|text| text.trim().parse::<PublicKey>().ok()));

@@ -63,6 +63,11 @@ impl TestUnit {
         Self::new("worker/0", "worker").tsa("10.0.0.5:2222").settled()
     }
 
+    /// A unit with a worker that has a tag and one that has none, at rest and registered.
+    pub fn two_workers() -> Self {
+        Self::worker_unit().config("tag", "gpu").config("worker-untagged", true).settled()
+    }
+
     /// Sets an option as `juju config` would; one that is bad keeps the good ones before it.
     pub fn config(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.options.insert(name.to_owned(), value.into());
