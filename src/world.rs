@@ -236,6 +236,12 @@ impl World {
             .filter(|value| !value.is_empty())
     }
 
+    /// The version that the services start.
+    pub fn current(&self) -> Option<&Installed> {
+        let current = self.machine.current.as_ref()?;
+        self.machine.installed.iter().find(|installed| installed.version == *current)
+    }
+
     /// The text of a managed file.
     pub fn file(&self, path: &str) -> Option<&str> {
         self.machine.files.get(path).map(|file| file.text.as_str())

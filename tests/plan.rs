@@ -176,6 +176,16 @@ fn a_lost_work_dir_takes_the_old_registration_away_first() {
 }
 
 #[test]
+fn other_bytes_of_the_same_version_are_started() {
+    let mut unit = TestUnit::worker_unit();
+    unit.world.machine.installed[0].sha256 = "another archive".into();
+    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
+    say maintenance: Restarting the worker...
+    restart concourse-worker.service
+    ");
+}
+
+#[test]
 fn a_version_that_does_not_come_up_is_left_again() {
     let mut unit = TestUnit::web().config("concourse-version", "8.2.6");
     let mut model = kit::model::Model::default();

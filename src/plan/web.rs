@@ -17,7 +17,7 @@ pub fn steps(world: &World) -> Vec<Step> {
     if !roles(world).web {
         return away(world);
     }
-    let Some(current) = &world.machine.current else { return vec![] };
+    let Some(current) = world.current() else { return vec![] };
     let Ok(files) = files(world) else { return keys_only(world) };
     let service = world.service(Role::Web);
     let mut steps = writes(world, &files);

@@ -252,8 +252,8 @@ fn secret(world: &World, source: SecretSource) -> concourse_ci_machine::juju::to
 /// As the units' `ExecStartPre` does it.
 fn digest(world: &World, inputs: &[&str], with_version: bool) -> String {
     let mut all: String = inputs.iter().filter_map(|path| world.file(path)).collect();
-    if let (true, Some(version)) = (with_version, &world.machine.current) {
-        all.push_str(&format!("versions/{version}\n"));
+    if let (true, Some(current)) = (with_version, world.current()) {
+        all.push_str(&format!("versions/{}\n{}\n", current.version, current.sha256));
     }
     Sha256::digest(all).iter().map(|b| format!("{b:02x}")).collect()
 }
