@@ -5,7 +5,7 @@ use super::create::equip;
 use super::exec::Equipment;
 use super::json::Tree;
 use super::policy::Policy;
-use super::{Refusal, next, report};
+use super::{Refusal, next, report, said};
 use nix::unistd::{Gid, Uid, fchown};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -117,6 +117,6 @@ fn fill(mut file: File, text: &str, was: &fs::Metadata) -> io::Result<()> {
 
 /// Reads a JSON file of ours.
 pub(super) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, String> {
-    let text = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let text = fs::read(path).map_err(|e| format!("{}: {}", path.display(), said(&e)))?;
     serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", path.display()))
 }

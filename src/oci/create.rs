@@ -8,7 +8,7 @@ use super::folders::{self, Found};
 use super::json::Tree;
 use super::policy::{Access, Gpus, Policy, Steps};
 use super::request::{Request, VISIBLE, is_task};
-use super::{Refusal, report};
+use super::{Refusal, report, said};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -102,7 +102,7 @@ fn gpus(seen: &Seen, gpus: Option<&Gpus>, additions: &mut Additions) -> Result<(
         }
         Err(why) => {
             return Err(Refusal::new(format!(
-                "the worker's list of GPUs can't be used ({why}): tell its operator, or set NVIDIA_VISIBLE_DEVICES: none \
+                "the worker's list of GPUs can't be used ({why}): tell its operator, or set GPU_COUNT: 0 \
                  in the task's params to run without"
             )));
         }
@@ -172,11 +172,11 @@ fn gather(edits: &Edits, additions: &mut Additions, equipment: &mut Equipment) -
     }
     for mount in &edits.mounts {
         // runc's own message for this names nothing.
-        fs::metadata(&mount.host).map_err(|e| gone(&mount.host, &e.to_string()))?;
+        fs::metadata(&mount.host).map_err(|e| gone(&mount.host, &said(&e)))?;
         additions.mounts.push(mount.clone());
     }
     for hook in &edits.hooks {
-        fs::metadata(&hook.path).map_err(|e| gone(&hook.path, &e.to_string()))?;
+        fs::metadata(&hook.path).map_err(|e| gone(&hook.path, &said(&e)))?;
         additions.hooks.push(hook.clone());
     }
     equipment.env.extend(edits.env.clone());
@@ -191,7 +191,7 @@ fn gather(edits: &Edits, additions: &mut Additions, equipment: &mut Equipment) -
 /// The node as it is now: a driver that was loaded again may have other numbers, and a rule for the old ones would open
 /// something else.
 fn live(node: &Node) -> Result<Node, Refusal> {
-    let found = fs::metadata(&node.host).map_err(|e| gone(&node.host, &e.to_string()))?;
+    let found = fs::metadata(&node.host).map_err(|e| gone(&node.host, &said(&e)))?;
     let kind = match found.file_type() {
         kind if kind.is_char_device() => 'c',
         kind if kind.is_block_device() => 'b',
@@ -204,7 +204,7 @@ fn live(node: &Node) -> Result<Node, Refusal> {
 
 fn gone(path: &Path, why: &str) -> Refusal {
     Refusal::new(format!(
-        "the worker's {} is not as its list of GPUs has it ({why}): tell its operator; set NVIDIA_VISIBLE_DEVICES: none in \
+        "the worker's {} is not as its list of GPUs has it ({why}): tell its operator; set GPU_COUNT: 0 in \
          the task's params to run without",
         path.display()
     ))
