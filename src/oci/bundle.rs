@@ -91,8 +91,12 @@ fn edit(path: &Path, change: impl FnOnce(&mut Tree<'_>) -> Result<(), Refusal>) 
 /// Replaces a file as a whole, mode and owner kept: we may be killed at any instant, and others read it. No fsync: it
 /// is for this boot only.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let path = fs::canonicalize(path)?;
-    let was = fs::metadata(&path)?;
+    let mut path = path.to_owned();
+    let mut was = fs::symlink_metadata(&path)?;
+    if was.is_symlink() {
+        path = fs::canonicalize(path)?;
+        was = fs::metadata(&path)?;
+    }
     let mut name = OsString::from(".new-");
     name.push(path.file_name().unwrap_or_default());
     name.push(format!("-{}", std::process::id()));

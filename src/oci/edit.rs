@@ -77,13 +77,12 @@ fn try_add(config: &mut Tree<'_>, seen: &Seen, additions: &Additions) -> Result<
         options: vec!["bind".into(), "rw".into()],
     });
     let mut mounts: Vec<Mount> = additions.mounts.iter().cloned().chain(nodes).collect();
-    mounts.sort_by_key(|mount| depth(&mount.path));
+    mounts.sort_by_key(|mount| mount.path.components().count());
     if let Some(equipment) = &additions.equipment {
         equipment.give(config.get_or("process", &json!({}))?)?;
     }
     if !mounts.is_empty() {
-        let list = config.get_or("mounts", &json!([]))?;
-        mounts.iter().try_for_each(|mount| put_mount(list, mount))?;
+        put_mounts(config.get_or("mounts", &json!([]))?, &mounts)?;
     }
     if let Some(equipment) = &additions.equipment {
         equipment.note(config)?;
@@ -129,27 +128,29 @@ fn hook_value(hook: &Hook) -> Value {
     value
 }
 
-/// Replaces the mount at the same place. A new one comes before those that lie inside of it, which it would hide.
-fn put_mount(list: &mut Tree<'_>, mount: &Mount) -> Result<(), WrongType> {
-    let value = json!({"destination": shown(&mount.path), "type": "bind", "source": shown(&mount.host),
-        "options": mount.options});
-    let (mut same, mut inner) = (None, None);
-    for (at, element) in list.elements()?.enumerate() {
-        let Some(path) = text(element, "destination") else { continue };
-        let path = Path::new(&path);
-        if components(path).eq(components(&mount.path)) {
-            same = Some(at);
-        } else if inner.is_none() && components(path).take(depth(&mount.path)).eq(components(&mount.path)) {
-            inner = Some(at);
+/// Replaces mounts at the same place. A new one comes before those that lie inside of it, which it would hide.
+fn put_mounts(list: &mut Tree<'_>, mounts: &[Mount]) -> Result<(), WrongType> {
+    let place = |element: &mut Tree<'_>| text(element, "destination").map(|path| normal(Path::new(&path)));
+    let mut places: Vec<Option<String>> = list.elements()?.map(place).collect();
+    for mount in mounts {
+        let value = json!({"destination": shown(&mount.path), "type": "bind", "source": shown(&mount.host),
+            "options": mount.options});
+        let own = normal(&mount.path);
+        let inside = |place: &Option<String>| {
+            place
+                .as_ref()
+                .is_some_and(|place| place.strip_prefix(&own).is_some_and(|rest| rest.starts_with('/')))
+        };
+        match places.iter().rposition(|place| place.as_ref() == Some(&own)) {
+            Some(at) => list.elements()?.nth(at).into_iter().for_each(|element| element.set(&value)),
+            None => {
+                let at = places.iter().position(inside).unwrap_or(places.len());
+                list.insert(at, &value)?;
+                places.insert(at, Some(own));
+            }
         }
     }
-    match same {
-        Some(at) => {
-            list.elements()?.nth(at).into_iter().for_each(|element| element.set(&value));
-            Ok(())
-        }
-        None => list.insert(inner.unwrap_or(usize::MAX), &value),
-    }
+    Ok(())
 }
 
 /// Puts `value` in the place of the elements with the same `key`, or at the end.
@@ -185,11 +186,8 @@ fn text(element: &mut Tree<'_>, name: &str) -> Option<String> {
     element.get(name).ok().flatten().and_then(|value| value.string())
 }
 
-/// Without `/`, `.` and doubled separators: `/srv//a/` is `/srv/a`.
-fn components(path: &Path) -> impl Iterator<Item = Component<'_>> {
-    path.components().filter(|c| !matches!(c, Component::RootDir | Component::CurDir))
-}
-
-fn depth(path: &Path) -> usize {
-    components(path).count()
+/// One spelling for each place: `/srv//a/` and `srv/a` are `/srv/a`.
+fn normal(path: &Path) -> String {
+    let parts = path.components().filter(|c| !matches!(c, Component::RootDir | Component::CurDir));
+    parts.map(|part| format!("/{}", part.as_os_str().to_string_lossy())).collect()
 }

@@ -131,21 +131,31 @@ impl<'a> Tree<'a> {
     }
 
     fn new(value: &Value) -> Self {
-        let part = |open: &str, at: usize, name: &str, value: &Value| {
+        Tree(Kind::Text(Cow::Owned(value.to_string())))
+    }
+
+    /// The first level of a value of ours.
+    fn opened(value: Value) -> Kind<'a> {
+        let part = |open: &str, at: usize, name: String, value: &Value| {
             let start = if at == 0 { open } else { "," };
-            let lead = if open == "{" { format!("{start}{}:", Value::from(name)) } else { start.to_owned() };
-            Part { lead: lead.into(), name: name.to_owned().into(), value: Tree::new(value) }
+            let lead = if open == "{" {
+                format!("{start}{}:", Value::from(name.as_str()))
+            } else {
+                start.to_owned()
+            };
+            Part { lead: lead.into(), name: name.into(), value: Tree::new(value) }
         };
         match value {
             Value::Object(map) => {
-                let parts = map.iter().enumerate().map(|(at, (name, value))| part("{", at, name, value));
-                Tree(Kind::Object(parts.collect(), "{}"))
+                let parts =
+                    map.into_iter().enumerate().map(|(at, (name, value))| part("{", at, name, &value));
+                Kind::Object(parts.collect(), "{}")
             }
             Value::Array(list) => {
-                let parts = list.iter().enumerate().map(|(at, value)| part("[", at, "", value));
-                Tree(Kind::List(parts.collect(), "[]"))
+                let parts = list.iter().enumerate().map(|(at, value)| part("[", at, String::new(), value));
+                Kind::List(parts.collect(), "[]")
             }
-            other => Tree(Kind::Text(other.to_string().into())),
+            other => Kind::Text(other.to_string().into()),
         }
     }
 
@@ -170,7 +180,14 @@ impl<'a> Tree<'a> {
     }
 
     fn open(&mut self, bracket: char) -> Result<(), WrongType> {
-        let Kind::Text(Cow::Borrowed(text)) = self.0 else { return Ok(()) };
+        let text = match &self.0 {
+            Kind::Text(Cow::Borrowed(text)) => *text,
+            Kind::Text(Cow::Owned(text)) => {
+                self.0 = Self::opened(serde_json::from_str(text).map_err(|_| WrongType)?);
+                return Ok(());
+            }
+            Kind::Object(..) | Kind::List(..) => return Ok(()),
+        };
         if !text.trim_start().starts_with(bracket) {
             return Err(WrongType);
         }
