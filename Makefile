@@ -6,7 +6,7 @@ KIT := $(CURDIR)/target/kit
 export EMULATED_JUJU := $(KIT)/emulated-juju
 PROFILE ?= quick
 
-.PHONY: help charm lint unit machines test demo demo-clean bench test-tools clean
+.PHONY: help charm lint unit fuzz machines test demo demo-clean bench test-tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -ts $$'\t'
@@ -22,6 +22,9 @@ lint: ## format, clippy, shellcheck
 
 unit: ## tests that need no machine
 	cargo test --workspace --locked
+
+fuzz: ## random input for the runtime wrapper, for FUZZ_SECONDS (else 10)
+	CONCOURSE_RUNTIME_JOURNAL=/dev/null cargo test --profile quick --locked --test oci_properties fuzz -- --ignored --nocapture
 
 test-tools: ## what tests on machines and the demo need, into target/kit
 	mkdir -p $(KIT)

@@ -86,6 +86,18 @@ fn pure_modules_touch_nothing() {
     }
 }
 
+/// In `oci` most files decide and a few act.
+#[test]
+fn the_wrapper_decides_without_touching() {
+    for (module, path, text) in source() {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let pure = ["args", "devices", "edit", "exec", "json", "policy", "request"].contains(&name.as_str());
+        for outside in OUTSIDE.iter().filter(|_| module == "oci" && pure) {
+            assert!(!text.contains(outside), "{} is pure and names {outside}", path.display());
+        }
+    }
+}
+
 #[test]
 fn imports_go_one_way() {
     for (module, path, text) in source() {
