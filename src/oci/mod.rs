@@ -11,3 +11,4 @@
 
 pub mod devices;
 pub mod policy;
+pub mod require;
