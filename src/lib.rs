@@ -11,6 +11,7 @@
 
 pub mod actions;
 pub mod apply;
+pub mod cdi;
 pub mod config;
 pub mod event;
 pub mod hook;
