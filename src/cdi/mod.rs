@@ -9,8 +9,10 @@
 //! pure.
 
 pub mod edits;
+pub mod known;
 pub mod read;
 pub mod spec;
+pub mod tree;
 pub mod units;
 
 #[cfg(test)]

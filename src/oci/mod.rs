@@ -10,5 +10,6 @@
 //! Everything here is small and synchronous: the program is started for every container and every process in one.
 
 pub mod devices;
+pub mod hook;
 pub mod policy;
 pub mod require;
