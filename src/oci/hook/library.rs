@@ -51,7 +51,10 @@ pub fn scan(dir: &Path, folder: &str) -> Scan {
         for _ in 0..8 {
             at = links.get(at).and_then(|t| t.to_str()).unwrap_or(at);
         }
-        if let Some((_, flags)) = files.get(at) {
+        // As ldconfig: links for programs and, ending in .so, for linkers; no other names.
+        if let Some((soname, flags)) = files.get(at)
+            && (name == soname || (name.ends_with(".so") && soname.starts_with(name.as_str())))
+        {
             found.entry(name.clone()).or_insert(*flags);
         }
     }
