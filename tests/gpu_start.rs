@@ -74,8 +74,11 @@ fn gpu_tree_is_as_the_plain_spec() {
         let look = |devices| lab.bundle(&image, &edits(devices, units), &["sh", "-c", LOOK], false).run();
         let (theirs, mine) = (look(&plain).unwrap(), look(&ours).unwrap());
         // ldconfig lists what is in /usr/lib under /lib too, which is a link to it.
-        let set =
-            |text: &str| text.lines().map(|l| l.replace("=> /lib/", "=> /usr/lib/")).collect::<BTreeSet<_>>();
+        let merged = |l: &str| match l.strip_prefix("/lib/") {
+            Some(rest) => format!("/usr/lib/{rest}"),
+            None => l.replace("=> /lib/", "=> /usr/lib/"),
+        };
+        let set = |text: &str| text.lines().map(merged).collect::<BTreeSet<_>>();
         let (theirs, mine) = (set(&theirs), set(&mine));
         assert!(mine.iter().any(|l| l.contains("/usr/lib/x86_64-linux-gnu/libcuda.so.1")));
         // Their hook links to cards that this container was not given.
