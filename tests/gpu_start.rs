@@ -104,10 +104,7 @@ fn gpu_tree_in_images_of_all_kinds() {
     assert!(said.contains("libcuda.so.1\n"), "{said}");
 
     // In a user namespace, whose root is nobody to the machine.
-    let owned = lab.at("owned");
-    assert!(Command::new("cp").arg("-aT").arg(&full).arg(&owned).status().unwrap().success());
-    let chown = Command::new("chown").args(["-R", "--from=0:0", "-h", "65535:65535"]).arg(&owned).status();
-    assert!(chown.unwrap().success());
+    let owned = lab.owned(&full);
     let said = run(&lab.bundle(&owned, &some, &["sh", "-c", "/probe libcuda.so.1; nvidia-smi; id -u"], true));
     assert_eq!(said, "/usr/lib/x86_64-linux-gnu/libcuda.so.1\nthis is nvidia-smi\n0\n");
 
@@ -185,5 +182,42 @@ fn gpu_tree_in_hostile_images() {
             );
         }
         assert!(fs::read_dir(&outside).unwrap().next().is_none(), "{path} -> {target} led out: {done:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root, runc, cc and GPU_IMAGE"]
+fn gpu_tree_stays_while_a_container_has_it() {
+    let lab = Lab::new(HOOK).unwrap();
+    let trees = lab.trees();
+    let ours = trees.equip(&lab.driver()).unwrap();
+    let tree = edits(&ours, &[])[0].mounts[0].host.parent().unwrap().to_path_buf();
+    let bundle = lab.bundle(&lab.image.clone(), &edits(&ours, &[0]), &["true"], false);
+    bundle.create();
+    assert_eq!(trees.clean(&[]).unwrap(), Vec::<PathBuf>::new());
+    bundle.delete();
+    assert_eq!(trees.clean(&[]).unwrap(), [tree]);
+}
+
+#[test]
+#[ignore = "needs root, runc, cc and GPU_IMAGE"]
+fn gpu_tree_covers_files_of_proc() {
+    let lab = Lab::new(HOOK).unwrap();
+    let ours = lab.trees().equip(&lab.driver()).unwrap();
+    let root = edits(&ours, &[])[0].mounts[0].host.clone();
+    // Without the driver, another file stands for /proc/driver/nvidia/params.
+    let plan = root.parent().unwrap().join("plan.json");
+    let text = fs::read_to_string(&plan)
+        .unwrap()
+        .replace(r#""binds":[]"#, r#""binds":["/proc/uptime","/proc/none"]"#);
+    fs::write(&plan, text).unwrap();
+    fs::create_dir(root.join("proc")).unwrap();
+    fs::write(root.join("proc/uptime"), "covered\n").unwrap();
+    for userns in [false, true] {
+        let look = "cat /proc/uptime; echo x > /proc/uptime || echo read-only";
+        let image = if userns { lab.owned(&lab.image) } else { lab.image.clone() };
+        let bundle = lab.bundle(&image, &edits(&ours, &[]), &["sh", "-c", look], userns);
+        let said = bundle.run().unwrap();
+        assert!(said.starts_with("covered\n") && said.ends_with("read-only\n"), "{userns}: {said}");
     }
 }

@@ -95,7 +95,7 @@ fn known(hook: &Hook) -> Option<Known> {
     let options = pairs(options)?;
     let all = |wanted: &[&str]| options.iter().all(|(name, _)| wanted.contains(name));
     let values = |wanted: &'static str| options.iter().filter(move |(n, _)| *n == wanted).map(|(_, v)| *v);
-    let last = |wanted| values(wanted).last().filter(|v| !v.is_empty()).map(str::to_owned);
+    let last = |wanted| values(wanted).next_back().filter(|v| !v.is_empty()).map(str::to_owned);
     match name {
         "create-symlinks" if all(&["link"]) => {
             values("link").map(|l| l.parse().ok()).collect::<Option<_>>().map(Known::Links)

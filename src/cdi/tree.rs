@@ -112,7 +112,7 @@ impl Trees {
     }
 }
 
-/// Trees that stand in the mount table of any process: the part of `…/<digest>/root` before the last.
+/// Trees that stand in the mount table of any process.
 fn mounted() -> std::io::Result<BTreeSet<String>> {
     let (mut seen, mut found) = (BTreeSet::new(), BTreeSet::new());
     for process in fs::read_dir("/proc")?.flatten() {
@@ -121,14 +121,18 @@ fn mounted() -> std::io::Result<BTreeSet<String>> {
         if !seen.insert(namespace) {
             continue;
         }
-        let table = fs::read_to_string(process.path().join("mountinfo")).unwrap_or_default();
-        for line in table.lines() {
-            let parts: Vec<&str> = line.split(' ').nth(3).unwrap_or_default().split('/').collect();
-            let tree = parts.windows(2).filter(|p| p[1] == "root").map(|p| p[0].to_owned());
-            found.extend(tree);
-        }
+        found.extend(trees_of(&fs::read_to_string(process.path().join("mountinfo")).unwrap_or_default()));
     }
     Ok(found)
+}
+
+/// The fourth field is what of a file system is mounted: `…/trees/<digest>/root`.
+fn trees_of(table: &str) -> Vec<String> {
+    let tree = |line: &str| {
+        let root = line.split(' ').nth(3)?.strip_suffix("/root")?;
+        Some(root.rsplit('/').next()?.to_owned())
+    };
+    table.lines().filter_map(tree).collect()
 }
 
 /// Changes with everything that a container would notice.
@@ -212,3 +216,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
         done => done,
     }
 }
+
+#[cfg(test)]
+#[path = "tree_tests.rs"]
+mod tests;

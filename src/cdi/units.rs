@@ -107,7 +107,7 @@ pub fn gather(sources: &[Source], wanted: &Wanted, lstat: Lstat) -> Found {
         for unit in &mut units {
             identify(unit, wanted);
         }
-        units.sort_by_key(|unit| index(unit));
+        units.sort_by_key(index);
         if let Some(driver) = driver.filter(|_| !units.is_empty()) {
             devices.vendors.insert(vendor, driver);
         }

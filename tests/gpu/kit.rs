@@ -92,6 +92,16 @@ impl Lab {
         Trees::new(self.at("trees"), &self.hook)
     }
 
+    /// The image as root of a user namespace owns it.
+    pub fn owned(&self, image: &Path) -> PathBuf {
+        let owned = self.at("owned");
+        assert!(Command::new("cp").arg("-aT").arg(image).arg(&owned).status().unwrap().success());
+        let chown =
+            Command::new("chown").args(["-R", "--from=0:0", "-h", "65535:65535"]).arg(&owned).status();
+        assert!(chown.unwrap().success());
+        owned
+    }
+
     /// A bundle whose root is a fresh layer over `image`, with the edits in it.
     pub fn bundle(&self, image: &Path, edits: &[&Edits], args: &[&str], userns: bool) -> Bundle {
         let number = self.next.replace(self.next.get() + 1);
