@@ -5,6 +5,7 @@ use crate::host::fs::Owner;
 use crate::install::{Installed, ResourceStamp};
 use crate::juju::memory::Memory;
 use crate::juju::tools::Bag;
+use crate::oci::folders::Found;
 use crate::parse::{UnitName, Version};
 pub use crate::role::{Role, Worker};
 use serde::{Deserialize, Serialize};
@@ -106,6 +107,10 @@ pub struct Machine {
     pub override_version: Option<Override>,
     /// Processor architecture, as release archives name it.
     pub arch: String,
+    /// Which charm the installed programs came with, empty if they are not all there; `None`: nothing of them is.
+    pub programs: Option<String>,
+    /// Folders that steps see.
+    pub folders: Found,
     /// The services.
     pub services: BTreeMap<Role, Service>,
     /// What the web node answered.

@@ -58,6 +58,9 @@ fn a_new_worker_goes_from_nothing_to_ready() {
     install 8.2.5 from a URL
     --
     switch to 8.2.5
+    install programs
+    write /usr/local/lib/concourse-ci-machine/containerd 755 Root
+    write /etc/concourse/runtime.json 644 Root
     generate Ssh key /var/lib/concourse/keys/worker_key
     probe volumes of concourse-worker.service
     --

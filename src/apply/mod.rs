@@ -2,6 +2,7 @@
 
 mod containers;
 mod keys;
+mod programs;
 mod services;
 mod volumes;
 mod web;
@@ -50,6 +51,9 @@ impl Applier<'_> {
             Step::Say(status) => tools::status_set(status.level.word(), &status.message)?,
             Step::CreateUser => create_user()?,
             Step::RemoveUser => drop(cmd("userdel").arg("concourse").run()?),
+            Step::InstallPrograms(stamp) => {
+                programs::install(self.root, Path::new(&self.context.charm_dir), stamp)?;
+            }
             Step::Write(file) => self.write(file)?,
             Step::Remove(path) => fs::remove(&self.root.path(path))?,
             Step::RemoveEmptyDir(path) => {

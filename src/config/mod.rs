@@ -10,7 +10,7 @@ mod proxy;
 mod settings;
 mod urls;
 
-pub use choices::{DeploymentMode, LogLevel, Placement, VolumeDriver};
+pub use choices::{DeploymentMode, FolderMounts, LogLevel, Placement, VolumeDriver};
 pub use known::Side;
 pub use proxy::{ModelProxy, Proxy, ProxyUrl};
 pub use settings::{secret_settings, settings_for};
@@ -73,6 +73,8 @@ pub struct Config {
     pub dns_proxy: bool,
     /// `containerd-dns-server`, without duplicates.
     pub dns_servers: Vec<IpAddr>,
+    /// `folder-mounts`
+    pub folder_mounts: FolderMounts,
     /// `volume-driver`
     pub volume_driver: VolumeDriver,
     /// `tag`, in order, without duplicates.
@@ -107,6 +109,7 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
     let placement = o.parsed("container-placement-strategy", choices::placement);
     let dns_proxy = o.flag("containerd-dns-proxy-enable");
     let dns_servers = o.parsed("containerd-dns-server", |text| list(text, dns_server));
+    let folder_mounts = o.parsed("folder-mounts", str::parse);
     let volume_driver = o.parsed("volume-driver", str::parse);
     let tags = o.parsed("tag", |text| list(text, |part| Tag::try_from(part)));
     let worker_untagged = o.flag("worker-untagged");
@@ -139,6 +142,7 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
             placement: placement?,
             dns_proxy: dns_proxy?,
             dns_servers: dns_servers?,
+            folder_mounts: folder_mounts?,
             volume_driver: volume_driver?,
             tags: tags?,
             worker_untagged: worker_untagged?,

@@ -5,11 +5,12 @@ mod machine;
 mod network;
 pub mod services;
 
-use crate::config;
+use crate::config::{self, FolderMounts};
 use crate::event::Context;
 use crate::host::fs::Root;
 use crate::juju::memory::{Memory, Stale};
 use crate::juju::{read, tools};
+use crate::view::roles::roles;
 use crate::view::secrets;
 pub use network::{is_linked, lasting_link};
 
@@ -93,6 +94,12 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
     world.memory = session.memory.clone();
     // What this event made stale has been read; a later look in the same hook reads only what is new.
     session.stale = Stale::default();
+    if let Some(config) = &world.config
+        && config.folder_mounts != FolderMounts::None
+        && !roles(&world).workers().is_empty()
+    {
+        world.machine.folders = machine::folders(root);
+    }
     let mut links = session.memory.links.clone();
     network::probe(root, &mut world, &mut links)?;
     if links != session.memory.links {

@@ -66,6 +66,7 @@ impl Model {
         match step {
             Step::CreateUser => machine.user = Some(USER),
             Step::RemoveUser => machine.user = None,
+            Step::InstallPrograms(stamp) => machine.programs = Some(stamp.clone()),
             Step::Write(file) if file.path == paths::CLAIM => machine.claim = Some(file.text.clone()),
             Step::Write(file) => {
                 let owner = match file.owner {
@@ -207,6 +208,8 @@ fn remove(world: &mut World, path: &str) {
         paths::FAILED => machine.failed = None,
         paths::OVERRIDE => machine.override_version = None,
         paths::VAR => machine.claim = None,
+        paths::WRAPPER_LINK => machine.programs = Some(String::new()),
+        paths::PROGRAMS_STAMP => machine.programs = None,
         _ => {}
     }
     for worker in Worker::ALL {
