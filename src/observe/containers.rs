@@ -38,7 +38,7 @@ fn owner(cgroups: &str) -> Option<Worker> {
     let unit = Worker::Main.role().unit();
     let container = |path: &Vec<&str>| {
         let privileged = |pair: &[&str]| (pair[0] == "system.slice" || pair[0] == unit) && is_handle(pair[1]);
-        path.iter().any(|part| *part == "garden") || path.windows(2).any(privileged)
+        path.contains(&"garden") || path.windows(2).any(privileged)
     };
     let main = |path: &Vec<&str>| path.last() == Some(&unit) || container(path);
     paths.iter().any(main).then_some(Worker::Main)
