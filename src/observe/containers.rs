@@ -23,18 +23,31 @@ pub fn processes(root: &Root) -> Result<Vec<(Worker, Pid)>> {
     Ok(found)
 }
 
-/// Containers are in `garden/<handle>` beside the worker's unit, not in it (proven.md §1.1); so the second worker's unit
-/// is in a slice of its own. With cgroups of version 1 a process is in several, and not all of them tell the slice.
+/// A container has a cgroup beside its worker's unit (proven.md §1.1): `garden/<handle>`, or just `<handle>` for a
+/// privileged step (worker/runtime/spec/spec.go, OciCgroupsPath). So the second worker's unit is in a slice of its own.
+/// With cgroups of version 1 a process is in several, and not all of them tell the slice.
 fn owner(cgroups: &str) -> Option<Worker> {
-    let paths: Vec<&str> = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2)).collect();
-    let any = |is: &dyn Fn(&str) -> bool| paths.iter().any(|path| is(path));
-    let container = any(&|path| path.contains("/garden/"));
-    if any(&|path| path.split('/').any(|part| part == paths::UNTAGGED_SLICE)) {
-        let of_unit = any(&|path| path.ends_with("/concourse-worker-untagged.service"));
-        (container || of_unit).then_some(Worker::Untagged)
-    } else {
-        (container || any(&|path| path.ends_with("/concourse-worker.service"))).then_some(Worker::Main)
+    let paths: Vec<Vec<&str>> = cgroups
+        .lines()
+        .filter_map(|line| line.splitn(3, ':').nth(2))
+        .map(|path| path.split('/').collect())
+        .collect();
+    if paths.iter().flatten().any(|part| *part == paths::UNTAGGED_SLICE) {
+        return Some(Worker::Untagged);
     }
+    let unit = Worker::Main.role().unit();
+    let container = |path: &Vec<&str>| {
+        let privileged = |pair: &[&str]| (pair[0] == "system.slice" || pair[0] == unit) && is_handle(pair[1]);
+        path.contains(&"garden") || path.windows(2).any(privileged)
+    };
+    let main = |path: &Vec<&str>| path.last() == Some(&unit) || container(path);
+    paths.iter().any(main).then_some(Worker::Main)
+}
+
+/// Concourse names containers by UUIDs.
+fn is_handle(name: &str) -> bool {
+    let parts = name.split('-').map(|part| part.bytes().all(|b| b.is_ascii_hexdigit()).then_some(part.len()));
+    parts.eq([8, 4, 4, 4, 12].map(Some))
 }
 
 /// The sockets that processes of a worker have open, by their inodes.
@@ -58,6 +71,8 @@ pub fn sockets(root: &Root, of: Worker) -> Result<BTreeSet<u64>> {
 mod tests {
     use super::*;
 
+    const HANDLE: &str = "429aa5c5-3589-4653-a08f-49b6ac618617";
+
     #[test]
     fn whose_a_process_is() {
         let slice = "/system.slice/system-concourse_untagged.slice";
@@ -66,6 +81,11 @@ mod tests {
             ("0::/system.slice/garden/h".to_owned(), Some(Worker::Main)),
             (format!("0::{slice}/concourse-worker-untagged.service"), Some(Worker::Untagged)),
             (format!("0::{slice}/garden/h"), Some(Worker::Untagged)),
+            (format!("0::/system.slice/{HANDLE}"), Some(Worker::Main)),
+            (format!("0::/system.slice/{HANDLE}/docker/x"), Some(Worker::Main)),
+            (format!("0::{slice}/{HANDLE}"), Some(Worker::Untagged)),
+            (format!("0::/machine.slice/{HANDLE}"), None),
+            ("0::/system.slice/ssh-1-2-3-4.service".to_owned(), None),
             ("0::/system.slice/concourse-web.service".to_owned(), None),
             ("0::/init.scope".to_owned(), None),
             // Version 1: below the unit where it is delegated, at the top where not.

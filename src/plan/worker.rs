@@ -21,9 +21,9 @@ pub fn steps(world: &World) -> Vec<Step> {
     let workers = roles.workers();
     if !roles.worker {
         let mut steps = gone(world, &Worker::ALL, Farewell::Retire);
+        steps.extend(no_untagged(world));
         steps.extend(files_away(world, Worker::Main));
         steps.extend(removals(world, &[paths::WORKER_KEY, paths::WORKER_KEY_PUB, paths::TSA_KEYS]));
-        steps.extend(no_untagged(world));
         return steps;
     }
     let mut steps = vec![];

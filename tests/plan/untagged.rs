@@ -292,3 +292,67 @@ fn its_unit_says_what_the_charm_counts_on() {
         assert!(own, "{line} is missing");
     }
 }
+
+#[test]
+fn another_role_ends_both() {
+    let unit = TestUnit::two_workers();
+    // A drained worker is still on the list; the key that takes it off goes last.
+    let mut drained = unit.clone();
+    drained.world.machine.drained = true;
+    drained.world.machine.services.values_mut().for_each(|service| service.active = false);
+    let web = |unit: TestUnit| unit.config("deployment-mode", "web").plan();
+    assert_snapshot!([web(unit), web(drained)].join("\n--\n"), @"
+    generate Ssh key /var/lib/concourse/keys/tsa_host_key
+    generate Rsa key /var/lib/concourse/keys/session_signing_key
+    share secret concourse-keys
+    share secret concourse-admin
+    retire concourse-worker.service concourse-worker-untagged.service
+    end containers of concourse-worker.service concourse-worker-untagged.service
+    disable concourse-worker.service
+    disable concourse-worker-untagged.service
+    remove /etc/systemd/system/concourse-worker-untagged.service
+    remove /etc/systemd/system/concourse-worker-untagged.service.d/10-charm.conf
+    remove /etc/systemd/system/concourse-worker-untagged.service.d if empty
+    daemon-reload
+    remove /etc/concourse/worker-untagged.env
+    remove work dir of concourse-worker-untagged.service
+    remove /etc/systemd/system/concourse-worker.service
+    remove /etc/systemd/system/concourse-worker.service.d/10-charm.conf
+    remove /etc/systemd/system/concourse-worker.service.d if empty
+    daemon-reload
+    remove /etc/concourse/worker.env
+    remove /var/lib/concourse/keys/worker_key
+    remove /var/lib/concourse/keys/worker_key.pub
+    remove /var/lib/concourse/keys/tsa_host_keys.pub
+    publish worker-tsa:1: worker-public-key
+    open 2222/tcp
+    open 8080/tcp
+    open 9391/tcp
+    --
+    generate Ssh key /var/lib/concourse/keys/tsa_host_key
+    generate Rsa key /var/lib/concourse/keys/session_signing_key
+    share secret concourse-keys
+    share secret concourse-admin
+    disable concourse-worker.service
+    disable concourse-worker-untagged.service
+    remove /etc/systemd/system/concourse-worker-untagged.service
+    remove /etc/systemd/system/concourse-worker-untagged.service.d/10-charm.conf
+    remove /etc/systemd/system/concourse-worker-untagged.service.d if empty
+    daemon-reload
+    remove /etc/concourse/worker-untagged.env
+    forget concourse-worker-untagged.service
+    remove work dir of concourse-worker-untagged.service
+    remove /etc/systemd/system/concourse-worker.service
+    remove /etc/systemd/system/concourse-worker.service.d/10-charm.conf
+    remove /etc/systemd/system/concourse-worker.service.d if empty
+    daemon-reload
+    remove /etc/concourse/worker.env
+    remove /var/lib/concourse/keys/worker_key
+    remove /var/lib/concourse/keys/worker_key.pub
+    remove /var/lib/concourse/keys/tsa_host_keys.pub
+    publish worker-tsa:1: worker-public-key
+    open 2222/tcp
+    open 8080/tcp
+    open 9391/tcp
+    ");
+}

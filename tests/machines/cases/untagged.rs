@@ -136,6 +136,23 @@ fn machine_a_second_worker_without_tags() {
     );
     assert_eq!(cloud.workers()[2..], ["small-0 running [small]", "small-0-untagged running"]);
 
+    // Another version is one for both too, and after a reboot both are back without a controller's doing.
+    cloud.config("small", "concourse-version=8.2.6");
+    cloud.wait_active("small/0");
+    cloud.reboot("2");
+    wait("both workers after a reboot", Duration::from_secs(90), || {
+        let running =
+            BOTH.map(|unit| cloud.try_exec("2", &format!("systemctl is-active {unit}")).status.success());
+        if running == [true; 2] { Ok(()) } else { Err(format!("{running:?}")) }
+    });
+    cloud.wait_active("small/0");
+    for unit in BOTH {
+        let runs =
+            cloud.exec("2", &format!("readlink /proc/$(systemctl show --value -p MainPID {unit})/exe"));
+        assert_eq!(runs.trim(), "/opt/concourse/versions/8.2.6/bin/concourse", "{unit}");
+    }
+    assert_eq!(cloud.workers()[2..], ["small-0 running [small]", "small-0-untagged running"]);
+
     // Switched off, it is gone at once with all that was its own.
     let before = cloud.pid("2", BOTH[0]);
     cloud.config("small", "worker-untagged=false");

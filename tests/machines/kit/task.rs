@@ -27,6 +27,8 @@ start)
     ./fly -t task login -c http://127.0.0.1:8080 -u admin -p "$(cat password)" >/dev/null
     jq -n --arg script "$3" '{platform: "linux", image_resource: {type: "mock", source: {mirror_self: true, initial_version: "1"}},
         run: {path: "sh", args: ["-c", $script]}}' >task.yml
+    # Not by the one in the background, which may come too late: the number of the build before would be read.
+    : >out
     ./fly -t task execute -c task.yml ${2:+--tag "$2"} >out 2>&1 </dev/null &
     for _ in $(seq 300); do
         id=$(sed -n 's/^executing build \([0-9]*\).*/\1/p' out) && [ -n "$id" ] && break
