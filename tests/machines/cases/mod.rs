@@ -12,3 +12,4 @@ mod relation;
 mod secrets;
 mod untagged;
 mod upgrade;
+mod wrapper;

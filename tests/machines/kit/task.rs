@@ -6,14 +6,17 @@ use std::time::{Duration, Instant};
 /// Runs until it is [told](Task::tell) to end, and says a numbered line a second.
 pub const UNTIL_TOLD: &str = "trap told=1 USR1; i=0; while [ -z \"$told\" ] && [ $i -lt 900 ]; do echo line $i; i=$((i+1)); sleep 1; done; echo told";
 
-/// `start TAG SCRIPT` prints an id; `follow ID` prints all output from its beginning, and ends with the task.
+/// `start TAG SCRIPT [NAME=VALUE…]` prints an id; `follow ID` prints all output from its beginning, and ends with the task.
 const CLIENT: &str = r#"
 set -euo pipefail
 mkdir -p /run/task && cd /run/task && export HOME=$PWD
 if [ -e /opt/concourse/current/STAND-IN ]; then
     task() { /opt/concourse/current/bin/concourse standin-task --web http://127.0.0.1:8080 --user admin --password-file password "$@"; }
     case $1 in
-    start) task ${2:+--tag "$2"} --detach -- sh -c "$3" ;;
+    start)
+        tag=$2 script=$3
+        shift 3
+        task ${tag:+--tag "$tag"} "${@/#/--param=}" --detach -- sh -c "$script" ;;
     follow)
         code=0
         task --attach "$2" -- true || code=$?
@@ -25,11 +28,14 @@ fi
 case $1 in
 start)
     ./fly -t task login -c http://127.0.0.1:8080 -u admin -p "$(cat password)" >/dev/null
-    jq -n --arg script "$3" '{platform: "linux", image_resource: {type: "mock", source: {mirror_self: true, initial_version: "1"}},
-        run: {path: "sh", args: ["-c", $script]}}' >task.yml
+    tag=$2 script=$3
+    shift 3
+    jq -n --arg script "$script" '{platform: "linux", image_resource: {type: "mock", source: {mirror_self: true, initial_version: "1"}},
+        params: [$ARGS.positional[] | capture("(?<key>[^=]*)=(?<value>.*)")] | from_entries,
+        run: {path: "sh", args: ["-c", $script]}}' --args -- "$@" >task.yml
     # Not by the one in the background, which may come too late: the number of the build before would be read.
     : >out
-    ./fly -t task execute -c task.yml ${2:+--tag "$2"} >out 2>&1 </dev/null &
+    ./fly -t task execute -c task.yml ${tag:+--tag "$tag"} >out 2>&1 </dev/null &
     for _ in $(seq 300); do
         id=$(sed -n 's/^executing build \([0-9]*\).*/\1/p' out) && [ -n "$id" ] && break
         sleep 0.1
@@ -55,15 +61,20 @@ pub struct Task<'a> {
 
 /// Starts a script on a worker with that tag, or without tags for an empty one; the web node is on machine 1.
 pub fn start_task<'a>(cloud: &'a Cloud, tag: &str, script: &str) -> Task<'a> {
-    let password = cloud.password("web/0");
-    cloud.exec("1", &format!("mkdir -p /run/task; umask 077; printf %s '{password}' > /run/task/password"));
-    let began = Instant::now();
-    let id = client(cloud, &format!("start '{tag}' '{script}'"));
-    let task = Task { cloud, id: id.trim().to_owned(), began };
+    let task = start_task_with(cloud, tag, script, &[]);
     wait(&format!("the first output of task {}", task.id), Duration::from_secs(90), || {
         if task.seen().is_empty() { Err("nothing".to_owned()) } else { Ok(()) }
     });
     task
+}
+
+/// Starts it with params, `NAME=VALUE`, and does not wait for anything to come of it.
+pub fn start_task_with<'a>(cloud: &'a Cloud, tag: &str, script: &str, params: &[&str]) -> Task<'a> {
+    let password = cloud.password("web/0");
+    cloud.exec("1", &format!("mkdir -p /run/task; umask 077; printf %s '{password}' > /run/task/password"));
+    let began = Instant::now();
+    let id = client(cloud, &format!("start '{tag}' '{script}' {}", params.join(" ")));
+    Task { cloud, id: id.trim().to_owned(), began }
 }
 
 impl Task<'_> {
@@ -92,6 +103,12 @@ impl Task<'_> {
 
     /// Waits for its end: whether it succeeded, and every line that it has printed.
     pub fn wait(self) -> (bool, Vec<String>) {
+        let all = self.log();
+        (verdict(&all) == Some("succeeded"), output(&all))
+    }
+
+    /// Waits for its end; all that a user reads about it, the reason why it did not start included.
+    pub fn log(self) -> String {
         let mut all = String::new();
         wait(&format!("the end of task {}", self.id), Duration::from_secs(120), || {
             let follow = script(&format!("follow {}", self.id));
@@ -99,7 +116,7 @@ impl Task<'_> {
             all = plain(&String::from_utf8_lossy(&out.stdout));
             if verdict(&all).is_some() { Ok(()) } else { Err(all.clone()) }
         });
-        (verdict(&all) == Some("succeeded"), output(&all))
+        all
     }
 }
 
