@@ -6,13 +6,13 @@ KIT := $(CURDIR)/target/kit
 export EMULATED_JUJU := $(KIT)/emulated-juju
 PROFILE ?= quick
 
-.PHONY: help charm lint unit machines test demo demo-clean bench test-tools clean
+.PHONY: help charm lint unit fuzz machines test demo demo-clean bench test-tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -ts $$'\t'
 
 charm: ## concourse-ci-machine_amd64.charm, for juju deploy
-	cargo build --release --locked --bin dispatch
+	cargo build --release --locked --bin dispatch --bin runc-gpu-wrapper
 	tools/pack target/release/dispatch concourse-ci-machine_amd64.charm
 
 lint: ## format, clippy, shellcheck
@@ -23,10 +23,13 @@ lint: ## format, clippy, shellcheck
 unit: ## tests that need no machine
 	cargo test --workspace --locked
 
+fuzz: ## random input for the runtime wrapper, for FUZZ_SECONDS (else 10)
+	CONCOURSE_RUNTIME_JOURNAL=/dev/null cargo test --profile quick --locked --test oci_properties fuzz -- --ignored --nocapture
+
 test-tools: ## what tests on machines and the demo need, into target/kit
 	mkdir -p $(KIT)
 	# Apart, so that the charm is built with its own features only, as it ships.
-	cargo build --profile quick --locked -p concourse-ci-machine --bin dispatch
+	cargo build --profile quick --locked -p concourse-ci-machine --bin dispatch --bin runc-gpu-wrapper
 	cargo build --profile quick --locked -p emulated-juju -p concourse-standin --bins
 	install -m 0755 target/quick/emulated-juju $(KIT)/
 	tools/pack target/quick/dispatch $(KIT)/concourse-ci-machine.charm
@@ -47,7 +50,7 @@ demo-clean: ## nothing of the demo stays
 	tests/demo clean
 
 bench: test-tools ## ratios against peers, measured in one run
-	cargo build --release --locked --bin dispatch
+	cargo build --release --locked --bin dispatch --bin runc-gpu-wrapper
 	benches/run
 
 clean:

@@ -11,8 +11,10 @@
 
 pub mod actions;
 pub mod apply;
+pub mod cdi;
 pub mod config;
 pub mod event;
+pub mod gpu;
 pub mod hook;
 pub mod host;
 pub mod install;

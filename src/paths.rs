@@ -63,6 +63,25 @@ pub const UNTAGGED: WorkerPaths = WorkerPaths {
     containerd: "/run/concourse-ci-machine/containerd-untagged",
 };
 
+/// The runtime wrapper's policy.
+pub const POLICY: &str = "/etc/concourse/runtime.json";
+/// Programs that run when no hook does.
+pub const PROGRAMS: &str = "/usr/local/lib/concourse-ci-machine";
+/// The runtime wrapper.
+pub const WRAPPER: &str = "/usr/local/lib/concourse-ci-machine/runc-gpu-wrapper";
+/// The same where an operator's shell finds it.
+pub const WRAPPER_LINK: &str = "/usr/local/bin/runc-gpu-wrapper";
+/// The same where containerd's shims find it as their runc.
+pub const RUNC_LINK: &str = "/usr/local/lib/concourse-ci-machine/bin/runc";
+/// What workers start in containerd's place.
+pub const LAUNCHER: &str = "/usr/local/lib/concourse-ci-machine/containerd";
+/// Which charm the programs came with.
+pub const PROGRAMS_STAMP: &str = "/var/lib/concourse/charm/programs";
+/// The real runc: the one that Concourse ships.
+pub const RUNC: &str = "/opt/concourse/current/bin/runc";
+/// Folders that steps see.
+pub const FOLDERS: &str = "/srv";
+
 /// Home of the user, keys and work.
 pub const VAR: &str = "/var/lib/concourse";
 /// Keys.
@@ -104,7 +123,7 @@ pub const RUN: &str = "/run/concourse-ci-machine";
 pub const UNTAGGED_SLICE: &str = "system-concourse_untagged.slice";
 
 /// Files that the plan may write or remove; `observe` reads them all.
-pub const MANAGED: [&str; 18] = [
+pub const MANAGED: [&str; 20] = [
     WEB_ENV,
     WORKER.env,
     UNTAGGED.env,
@@ -123,6 +142,8 @@ pub const MANAGED: [&str; 18] = [
     TSA_KEYS,
     DRAINED,
     PROVEN,
+    POLICY,
+    LAUNCHER,
 ];
 
 /// Directories in which the operator may have files too.
@@ -130,10 +151,10 @@ pub const SHARED_DIRS: [&str; 4] =
     [ETC, "/etc/systemd/system/concourse-web.service.d", WORKER.dropin_dir, UNTAGGED.dropin_dir];
 
 /// Directories in which a killed hook may leave what it had not yet moved into its place.
-pub const WRITTEN: [&str; 4] = [OPT, ETC, KEYS, STATE];
+pub const WRITTEN: [&str; 5] = [OPT, ETC, KEYS, STATE, PROGRAMS];
 
 /// All that the charm may leave on a machine; `observe` tells which of it is there.
-pub const OURS: [&str; 12] = [
+pub const OURS: [&str; 15] = [
     WEB_UNIT,
     WORKER.dropin,
     WORKER.unit,
@@ -143,6 +164,9 @@ pub const OURS: [&str; 12] = [
     WORKER.env,
     UNTAGGED.env,
     POSTGRES_CA,
+    POLICY,
+    WRAPPER_LINK,
+    PROGRAMS,
     OPT,
     RUN,
     VAR,

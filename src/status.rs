@@ -4,6 +4,7 @@ use crate::plan::machine::belongs_to_another;
 use crate::render::web::external_url;
 use crate::step::{Level, Status};
 use crate::view::roles::{Roles, roles};
+use crate::view::runtime::folder_count;
 use crate::view::tsa::registration;
 use crate::view::version::{Wanted, wanted};
 use crate::view::workers::workers;
@@ -147,7 +148,10 @@ fn ready(world: &World) -> Status {
         (false, true, _) if roles.workers().iter().any(waits) => {
             "Worker ready (volume-driver takes effect with the actions drain and resume)".to_owned()
         }
-        (false, true, _) => "Worker ready".to_owned(),
+        (false, true, _) => {
+            let folders = folder_count(world).map(|count| format!(" ({count})")).unwrap_or_default();
+            format!("Worker ready{folders}")
+        }
         _ => return blocked("The options have never been valid".into()),
     };
     Status { level: Level::Active, message }

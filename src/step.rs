@@ -101,6 +101,8 @@ pub enum Step {
     CreateUser,
     /// Remove it.
     RemoveUser,
+    /// Install the programs of the charm that is known by this name.
+    InstallPrograms(String),
     /// Write a file as a whole.
     Write(File),
     /// Remove a file, a link or a tree.
@@ -215,6 +217,7 @@ impl fmt::Display for Step {
             Step::Say(status) => write!(f, "say {}: {}", status.level.word(), status.message),
             Step::CreateUser => write!(f, "create user"),
             Step::RemoveUser => write!(f, "remove user"),
+            Step::InstallPrograms(_) => write!(f, "install programs"),
             Step::Write(file) => write!(f, "write {} {:o} {:?}", file.path, file.mode, file.owner),
             Step::Remove(path) => write!(f, "remove {path}"),
             Step::RemoveEmptyDir(path) => write!(f, "remove {path} if empty"),

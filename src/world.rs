@@ -5,11 +5,13 @@ use crate::host::fs::Owner;
 use crate::install::{Installed, ResourceStamp};
 use crate::juju::memory::Memory;
 use crate::juju::tools::Bag;
+use crate::oci::folders::Found;
 use crate::parse::{UnitName, Version};
 pub use crate::role::{Role, Worker};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::rc::Rc;
 
 /// One observation.
 #[derive(Clone, Debug)]
@@ -24,8 +26,8 @@ pub struct World {
     pub problems: Vec<Problem>,
     /// Whether this unit leads its application.
     pub leader: bool,
-    /// Relations, secrets, addresses.
-    pub memory: Memory,
+    /// Relations, secrets, addresses; shared with the hook's session, since there may be a thousand units in it.
+    pub memory: Rc<Memory>,
     /// What this unit has told Juju, this hook's writes included.
     pub record: Record,
     /// The same as it was when the hook began: what others may have seen.
@@ -105,6 +107,10 @@ pub struct Machine {
     pub override_version: Option<Override>,
     /// Processor architecture, as release archives name it.
     pub arch: String,
+    /// Which charm the installed programs came with, empty if they are not all there; `None`: nothing of them is.
+    pub programs: Option<String>,
+    /// Folders that steps see.
+    pub folders: Found,
     /// The services.
     pub services: BTreeMap<Role, Service>,
     /// What the web node answered.
@@ -171,6 +177,8 @@ pub struct Service {
     pub enabled: bool,
     /// systemd has read an older text of it.
     pub stale: bool,
+    /// Its main process, while it runs.
+    pub pid: Option<u32>,
     /// Digest of what the running process was started with; see the unit's `ExecStartPre`.
     pub started_with: Option<String>,
     /// Digest of the authorised keys that the web node has read.
@@ -231,6 +239,12 @@ impl World {
             .or_else(|| self.record.app_bags.get(id)?.get(key))
             .map(String::as_str)
             .filter(|value| !value.is_empty())
+    }
+
+    /// The version that the services start.
+    pub fn current(&self) -> Option<&Installed> {
+        let current = self.machine.current.as_ref()?;
+        self.machine.installed.iter().find(|installed| installed.version == *current)
     }
 
     /// The text of a managed file.

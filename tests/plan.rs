@@ -58,6 +58,9 @@ fn a_new_worker_goes_from_nothing_to_ready() {
     install 8.2.5 from a URL
     --
     switch to 8.2.5
+    install programs
+    write /usr/local/lib/concourse-ci-machine/containerd 755 Root
+    write /etc/concourse/runtime.json 644 Root
     generate Ssh key /var/lib/concourse/keys/worker_key
     probe volumes of concourse-worker.service
     --
@@ -100,7 +103,7 @@ fn a_new_worker_is_a_reload() {
 #[test]
 fn a_worker_that_left_is_revoked_and_pruned() {
     let mut unit = TestUnit::web().unrelated("web-tsa:6");
-    unit.world.memory.departed.insert("worker-0".into());
+    std::rc::Rc::make_mut(&mut unit.world.memory).departed.insert("worker-0".into());
     assert_snapshot!(unit.plan(), @"
     write /var/lib/concourse/keys/authorized_worker_keys 644 Concourse
     reload concourse-web.service
@@ -171,6 +174,16 @@ fn a_lost_work_dir_takes_the_old_registration_away_first() {
     init work dir of concourse-worker.service
     --
     say maintenance: Starting the worker...
+    restart concourse-worker.service
+    ");
+}
+
+#[test]
+fn other_bytes_of_the_same_version_are_started() {
+    let mut unit = TestUnit::worker_unit();
+    unit.world.machine.installed[0].sha256 = "another archive".into();
+    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
+    say maintenance: Restarting the worker...
     restart concourse-worker.service
     ");
 }

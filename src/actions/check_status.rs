@@ -1,6 +1,8 @@
 //! `check-status`: what was found on each point, and what to do.
 
 use super::Answer;
+use crate::config::FolderMounts;
+use crate::oci::folders::Folder;
 use crate::status::findings;
 use crate::step::Level;
 use crate::view::database::{Database, database};
@@ -9,6 +11,22 @@ use crate::view::tsa::registration;
 use crate::view::version::{Wanted, wanted};
 use crate::view::workers::workers;
 use crate::world::{Role, Worker, World};
+
+/// Which steps see what, and what is no folder although it may be meant as one.
+fn folders(world: &World) -> String {
+    let mounts = world.config.as_ref().map_or(FolderMounts::None, |config| config.folder_mounts);
+    let found = &world.machine.folders;
+    let seen = |folder: &Folder| {
+        format!("{} {}", folder.path.display(), if folder.writable { "read-write" } else { "read-only" })
+    };
+    let listed: Vec<String> = found.folders.iter().map(seen).chain(found.skipped.iter().cloned()).collect();
+    let listed = if listed.is_empty() { "there are none in /srv".to_owned() } else { listed.join("\n") };
+    match mounts {
+        FolderMounts::None => "no step sees folders".to_owned(),
+        FolderMounts::Tasks => format!("tasks see folders: {listed}"),
+        FolderMounts::All => format!("all steps see folders: {listed}"),
+    }
+}
 
 /// Findings, and with `verbose` all that is in order.
 pub fn report(world: &World, verbose: bool) -> Answer {
@@ -46,6 +64,7 @@ pub fn report(world: &World, verbose: bool) -> Answer {
             let name = worker.role().record();
             say(name, format!("{}, {link} {tsa}", state(worker.role())));
         }
+        say("folders", folders(world));
         say("volumes", volumes(&Worker::Main));
         if roles.untagged {
             say("volumes-untagged", volumes(&Worker::Untagged));

@@ -2,6 +2,7 @@
 
 mod containers;
 mod keys;
+mod programs;
 mod services;
 mod volumes;
 mod web;
@@ -19,6 +20,7 @@ use crate::world::{Concern, Failed, Worker, World};
 use anyhow::Result;
 use serde::Serialize;
 use std::path::Path;
+use std::rc::Rc;
 
 /// Why a step could not be done although nothing is wrong with the charm: one sentence for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,9 @@ impl Applier<'_> {
             Step::Say(status) => tools::status_set(status.level.word(), &status.message)?,
             Step::CreateUser => create_user()?,
             Step::RemoveUser => drop(cmd("userdel").arg("concourse").run()?),
+            Step::InstallPrograms(stamp) => {
+                programs::install(self.root, Path::new(&self.context.charm_dir), stamp)?;
+            }
             Step::Write(file) => self.write(file)?,
             Step::Remove(path) => fs::remove(&self.root.path(path))?,
             Step::RemoveEmptyDir(path) => {
@@ -73,7 +78,7 @@ impl Applier<'_> {
                 let content = keys::content(self.root, *content)?;
                 tools::secret_set(id, &content)?;
                 // Reading it back would give the revision that this unit is used to.
-                self.session.memory.secrets.insert(bare_secret_id(id).to_owned(), content);
+                Rc::make_mut(&mut self.session.memory).secrets.insert(bare_secret_id(id).to_owned(), content);
             }
             Step::ProbeVolumes(worker, candidates) => {
                 match volumes::probe(self.root, worker.paths().work_dir, candidates)? {
@@ -99,7 +104,7 @@ impl Applier<'_> {
                     self.world,
                     *role,
                     *patience,
-                    &mut self.session.memory.links,
+                    &mut Rc::make_mut(&mut self.session.memory).links,
                 );
             }
             Step::Reload(role) => drop(cmd("systemctl").args(["reload", role.unit()]).run()?),
@@ -182,7 +187,7 @@ impl Applier<'_> {
     fn prune(&mut self, names: &[String]) -> Outcome {
         let outcome = web::prune(self.world, names)?;
         if outcome.is_ok() {
-            self.session.memory.departed.retain(|name| !names.contains(name));
+            Rc::make_mut(&mut self.session.memory).departed.retain(|name| !names.contains(name));
         }
         Ok(outcome)
     }

@@ -68,6 +68,18 @@ choice! {
 }
 
 choice! {
+    /// Which steps see the worker's folders.
+    FolderMounts {
+        /// No step.
+        None = "none",
+        /// Tasks.
+        Tasks = "tasks",
+        /// All steps.
+        All = "all",
+    }
+}
+
+choice! {
     /// How a worker keeps volumes.
     VolumeDriver {
         /// The best that works on the machine.

@@ -10,9 +10,9 @@ mod proxy;
 mod settings;
 mod urls;
 
-pub use choices::{DeploymentMode, LogLevel, Placement, VolumeDriver};
+pub use choices::{DeploymentMode, FolderMounts, LogLevel, Placement, VolumeDriver};
 pub use known::Side;
-pub use proxy::{Proxy, ProxyUrl};
+pub use proxy::{ModelProxy, Proxy, ProxyUrl};
 pub use settings::{secret_settings, settings_for};
 pub use urls::{ExternalUrl, UrlTemplate};
 
@@ -73,6 +73,8 @@ pub struct Config {
     pub dns_proxy: bool,
     /// `containerd-dns-server`, without duplicates.
     pub dns_servers: Vec<IpAddr>,
+    /// `folder-mounts`
+    pub folder_mounts: FolderMounts,
     /// `volume-driver`
     pub volume_driver: VolumeDriver,
     /// `tag`, in order, without duplicates.
@@ -91,7 +93,7 @@ pub struct Config {
 ///
 /// # Errors
 /// All problems, in the order of the options.
-pub fn parse(options: &Map<String, Value>, model_proxy: &Proxy) -> Result<Config, Vec<Problem>> {
+pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config, Vec<Problem>> {
     let mut o = Options::new(options);
 
     // Each reader gives `None` for an option with a problem and goes on, so that all problems are found.
@@ -107,6 +109,7 @@ pub fn parse(options: &Map<String, Value>, model_proxy: &Proxy) -> Result<Config
     let placement = o.parsed("container-placement-strategy", choices::placement);
     let dns_proxy = o.flag("containerd-dns-proxy-enable");
     let dns_servers = o.parsed("containerd-dns-server", |text| list(text, dns_server));
+    let folder_mounts = o.parsed("folder-mounts", str::parse);
     let volume_driver = o.parsed("volume-driver", str::parse);
     let tags = o.parsed("tag", |text| list(text, |part| Tag::try_from(part)));
     let worker_untagged = o.flag("worker-untagged");
@@ -115,6 +118,7 @@ pub fn parse(options: &Map<String, Value>, model_proxy: &Proxy) -> Result<Config
     let http = o.optional("http-proxy", str::parse);
     let https = o.optional("https-proxy", str::parse);
     let no = o.parsed("no-proxy", proxy::no_proxy);
+    let model = o.keep_all(Proxy::of_model(model));
 
     // Only a version that stands still fits an address that does.
     if let (Some(Some(url)), Some(None)) = (&download_url, &version)
@@ -138,12 +142,13 @@ pub fn parse(options: &Map<String, Value>, model_proxy: &Proxy) -> Result<Config
             placement: placement?,
             dns_proxy: dns_proxy?,
             dns_servers: dns_servers?,
+            folder_mounts: folder_mounts?,
             volume_driver: volume_driver?,
             tags: tags?,
             worker_untagged: worker_untagged?,
             env: env?,
             secrets: secrets?,
-            proxy: model_proxy.overridden(http?, https?, no?),
+            proxy: model?.overridden(http?, https?, no?),
         })
     };
     o.finish(config())

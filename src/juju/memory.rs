@@ -5,6 +5,7 @@
 //! foreign memory is simply read again.
 
 use super::tools::Bag;
+use crate::config::ModelProxy;
 use crate::event::{Context, Event, Phase, RelationEvent, bare_secret_id};
 use crate::parse::UnitName;
 use crate::role::Worker;
@@ -27,8 +28,8 @@ pub struct Memory {
     pub secrets: BTreeMap<String, Bag>,
     /// This unit's address, as others reach it, by endpoint.
     pub addresses: BTreeMap<String, IpAddr>,
-    /// The newest options that had no problem: what runs goes on by them.
-    pub good_options: Option<Map<String, Value>>,
+    /// The newest options, with the model's proxy, that had no problem: what runs goes on by them.
+    pub good_options: Option<(Map<String, Value>, ModelProxy)>,
     /// The resource `concourse` as the agent keeps it.
     pub resource: Option<std::path::PathBuf>,
     /// Names of workers whose units are gone and that may still be on the web node's list.
@@ -170,7 +171,6 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Proxy;
 
     fn context(event: Event) -> Context {
         Context {
@@ -178,7 +178,7 @@ mod tests {
             model: String::new(),
             model_uuid: String::new(),
             charm_dir: String::new(),
-            model_proxy: Proxy::default(),
+            model_proxy: ModelProxy::default(),
             event,
         }
     }

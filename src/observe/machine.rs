@@ -5,6 +5,7 @@ use super::services::services;
 use crate::host::fs::{Owner, Root, UNFINISHED, mode_and_owner, read};
 use crate::install;
 use crate::juju::memory::Memory;
+use crate::oci::folders::{self, Found};
 use crate::parse::Version;
 use crate::paths;
 use crate::world::{FileOnDisk, Machine, Worker};
@@ -64,6 +65,8 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
             other => other,
         }
         .to_owned(),
+        programs: programs(root)?,
+        folders: Found::default(),
         services,
         containers,
         web: None,
@@ -77,6 +80,25 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
             .collect(),
         unfinished: paths::WRITTEN.iter().flat_map(|dir| unfinished(root, dir)).collect(),
     })
+}
+
+/// Folders that steps see.
+pub fn folders(root: &Root) -> Found {
+    folders::scan(&root.path(paths::FOLDERS)).unwrap_or_else(|why| Found {
+        folders: vec![],
+        skipped: vec![format!("{} can't be read: {why}", paths::FOLDERS)],
+    })
+}
+
+/// Which charm the programs came with; of none, if they are not all in their places.
+fn programs(root: &Root) -> Result<Option<String>> {
+    let there = |path: &&str| root.path(path).symlink_metadata().is_ok();
+    let stamp = read(&root.path(paths::PROGRAMS_STAMP))?;
+    if [paths::WRAPPER, paths::WRAPPER_LINK, paths::RUNC_LINK].iter().all(|path| there(&path)) {
+        return Ok(Some(stamp.unwrap_or_default()));
+    }
+    let rest = stamp.is_some() || [paths::PROGRAMS, paths::WRAPPER_LINK].iter().any(|path| there(&path));
+    Ok(rest.then(String::new))
 }
 
 /// No other hook of this unit runs now that could still want it.

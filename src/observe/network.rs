@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// A web node that is alive answers in milliseconds.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Fills in what can only be seen over the network.
+/// Fills in what can only be seen over the network. `known` has the workers' connections, and is brought up to date.
 ///
 /// # Errors
 /// The tables of connections can't be read.
@@ -23,21 +23,49 @@ pub fn probe(root: &Root, world: &mut World, known: &mut BTreeMap<Worker, u64>) 
     if let (true, Some(config)) = (world.service(Role::Web).active, &world.config) {
         world.machine.web = http::info(config.web_port, ANSWER).map(|version| WebInfo { version });
     }
-    for worker in Worker::ALL.into_iter().filter(|w| world.service(w.role()).active).collect::<Vec<_>>() {
-        let servers = registration(world).servers;
-        let links = links(root, &servers)?;
-        if !known.get(&worker).is_some_and(|link| links.contains(link)) {
-            let foreign = known.iter().filter(|(w, _)| **w != worker).map(|(_, link)| link);
-            let all_foreign = links.is_subset(&foreign.copied().collect());
-            let found = if all_foreign { None } else { lasting_link(root, worker, &servers, LASTING * 2)? };
+    for worker in Worker::ALL {
+        let service = world.service(worker.role());
+        if service.active {
+            let link = registered(root, worker, service.pid, &registration(world).servers, known)?;
             known.remove(&worker);
-            known.extend(found.map(|link| (worker, link)));
-        }
-        if known.contains_key(&worker) {
-            world.machine.connected.insert(worker);
+            known.extend(link.map(|link| (worker, link)));
+            world.machine.connected.extend(link.map(|_| worker));
         }
     }
     Ok(())
+}
+
+/// The worker's connection, if it is registered.
+fn registered(
+    root: &Root,
+    worker: Worker,
+    pid: Option<u32>,
+    servers: &[Tsa],
+    known: &BTreeMap<Worker, u64>,
+) -> Result<Option<u64>> {
+    let link = known.get(&worker).copied();
+    if link.is_some_and(|link| !servers.is_empty() && holds(root, pid, link)) {
+        return Ok(link);
+    }
+    let links = links(root, servers)?;
+    if link.is_some_and(|link| links.contains(&link)) {
+        return Ok(link);
+    }
+    let foreign = known.iter().filter(|(other, _)| **other != worker).map(|(_, link)| *link).collect();
+    if links.is_subset(&foreign) {
+        return Ok(None);
+    }
+    lasting_link(root, worker, servers, LASTING * 2)
+}
+
+/// Whether the worker still holds this socket: it closes one whose other side is gone. The kernel's tables of
+/// connections tell it too, but take milliseconds to read, however few there are.
+fn holds(root: &Root, pid: Option<u32>, inode: u64) -> bool {
+    let Some(pid) = pid else { return false };
+    let Ok(open) = std::fs::read_dir(root.path(format!("/proc/{pid}/fd"))) else { return false };
+    let socket = format!("socket:[{inode}]");
+    open.flatten()
+        .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|link| link.as_os_str() == socket.as_str()))
 }
 
 /// A connection that is still there after this time belongs to a worker that was accepted and has registered: one

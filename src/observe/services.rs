@@ -1,7 +1,7 @@
 //! systemd's view of the services.
 
-use crate::host::cmd::cmd;
 use crate::host::fs::{Root, read};
+use crate::host::systemd;
 use crate::paths;
 use crate::world::{Role, Service};
 use anyhow::Result;
@@ -18,25 +18,17 @@ pub fn services(root: &Root) -> Result<BTreeMap<Role, Service>> {
     if !root.is_machine() || (!present && !ran) {
         return Ok(BTreeMap::new());
     }
-    let text = cmd("systemctl")
-        .args(["show", "--property=Id,ActiveState,SubState,UnitFileState,NeedDaemonReload"])
-        .args(Role::ALL.map(Role::unit))
-        .run()?;
     let mut found = BTreeMap::new();
-    for block in text.split("\n\n") {
-        let value = |key: &str| block.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
-        let Some(role) = Role::ALL.into_iter().find(|role| value("Id") == Some(role.unit())) else {
-            continue;
-        };
+    for (role, unit) in Role::ALL.into_iter().zip(systemd::services(&Role::ALL.map(Role::unit))?) {
         let name = role.record();
-        let state = value("ActiveState").unwrap_or_default();
         found.insert(
             role,
             Service {
-                active: matches!(state, "active" | "reloading"),
-                changing: matches!(state, "activating" | "deactivating"),
-                enabled: value("UnitFileState") == Some("enabled"),
-                stale: value("NeedDaemonReload") == Some("yes"),
+                active: matches!(unit.active_state.as_str(), "active" | "reloading"),
+                changing: matches!(unit.active_state.as_str(), "activating" | "deactivating"),
+                enabled: unit.file_state == "enabled",
+                stale: unit.needs_reload,
+                pid: unit.main_pid,
                 started_with: recorded(root, &format!("{name}.started"))?,
                 loaded_keys: recorded(root, &format!("{name}.keys"))?,
             },

@@ -8,6 +8,7 @@ mod keys;
 mod leave;
 pub(crate) mod machine;
 mod publish;
+mod runtime;
 mod web;
 pub(crate) mod worker;
 
@@ -28,6 +29,7 @@ pub fn plan(goal: Goal, world: &World) -> Vec<Step> {
             if world.machine.user.is_some() {
                 steps.extend(keys::steps(world));
                 steps.extend(web::steps(world));
+                steps.extend(runtime::steps(world));
                 steps.extend(worker::steps(world));
             }
             steps.extend(publish::steps(world));

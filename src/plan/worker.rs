@@ -64,7 +64,7 @@ fn preparations(world: &World, workers: &[Worker]) -> Vec<Step> {
 
 fn run(world: &World, worker: Worker) -> Vec<Step> {
     let (Ok(files), Some(current), Some(key)) =
-        (files(world, worker), &world.machine.current, world.file(paths::WORKER_KEY))
+        (files(world, worker), world.current(), world.file(paths::WORKER_KEY))
     else {
         return vec![];
     };
@@ -101,7 +101,7 @@ fn run(world: &World, worker: Worker) -> Vec<Step> {
         && !world.machine.proven
         && right
     {
-        steps.push(mark_proven(current));
+        steps.push(mark_proven(&current.version));
     }
     steps
 }

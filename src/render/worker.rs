@@ -44,6 +44,7 @@ pub fn worker_env(input: &WorkerInput<'_>) -> Result<String, String> {
     env.set("CONCOURSE_TSA_PUBLIC_KEY", paths::TSA_KEYS);
     env.set("CONCOURSE_TSA_WORKER_PRIVATE_KEY", paths::WORKER_KEY);
     env.set("CONCOURSE_RUNTIME", "containerd");
+    env.set("CONCOURSE_CONTAINERD_BIN", paths::LAUNCHER);
     env.set("CONCOURSE_BAGGAGECLAIM_DRIVER", input.volumes.driver());
     env.set("CONCOURSE_BIND_IP", "127.0.0.1");
     env.set("CONCOURSE_HEALTHCHECK_BIND_IP", "127.0.0.1");

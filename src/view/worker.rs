@@ -4,7 +4,8 @@ use super::roles::peers_exchange;
 use super::tsa::registration;
 use super::web::{address, digest, operator_settings};
 use crate::config::{Config, VolumeDriver};
-use crate::parse::{PublicKey, Tag, Version};
+use crate::install::Installed;
+use crate::parse::{PublicKey, Tag};
 use crate::paths;
 use crate::render::worker::{WorkerInput, tsa_keys, worker_dropin, worker_env};
 use crate::step::{File, FileOwner, Level, Status};
@@ -76,7 +77,7 @@ pub fn files(world: &World, worker: Worker) -> Result<Vec<File>, Status> {
 }
 
 /// The digest that the unit's `ExecStartPre` will record when started with these files and this version.
-pub fn start_digest(worker: Worker, files: &[File], worker_key: &str, current: &Version) -> String {
+pub fn start_digest(worker: Worker, files: &[File], worker_key: &str, current: &Installed) -> String {
     let key =
         File { path: paths::WORKER_KEY.into(), text: worker_key.into(), mode: 0o600, owner: FileOwner::Root };
     let mut all = files.to_vec();

@@ -1,6 +1,7 @@
 //! A machine and a Juju small enough to be obviously right: what each step leaves behind.
 
 use super::unit::KEYS;
+use super::unit::memory;
 use concourse_ci_machine::event::Goal;
 use concourse_ci_machine::host::fs::Owner;
 use concourse_ci_machine::install::{Installed, Origin};
@@ -65,6 +66,7 @@ impl Model {
         match step {
             Step::CreateUser => machine.user = Some(USER),
             Step::RemoveUser => machine.user = None,
+            Step::InstallPrograms(stamp) => machine.programs = Some(stamp.clone()),
             Step::Write(file) if file.path == paths::CLAIM => machine.claim = Some(file.text.clone()),
             Step::Write(file) => {
                 let owner = match file.owner {
@@ -107,12 +109,12 @@ impl Model {
             Step::ShareSecret { label, relation, content } => {
                 let id = format!("secret:{label}");
                 let content = secret(world, *content);
-                world.memory.secrets.insert((*label).to_owned(), content);
+                memory(world).secrets.insert((*label).to_owned(), content);
                 world.record.app_bags.entry(relation.clone()).or_default().insert((*label).to_owned(), id);
             }
             Step::ReplaceSecret { id, content } => {
                 let content = secret(world, *content);
-                world.memory.secrets.insert(id.trim_start_matches("secret:").to_owned(), content);
+                memory(world).secrets.insert(id.trim_start_matches("secret:").to_owned(), content);
             }
             Step::ProbeVolumes(worker, candidates) => {
                 machine.volumes.extend(candidates.first().map(|found| (*worker, *found)));
@@ -138,7 +140,7 @@ impl Model {
             }
             Step::Stop(role) => stop(world, *role),
             Step::Leave(workers, ..) => workers.iter().for_each(|worker| stop(world, worker.role())),
-            Step::Prune(names) => world.memory.departed.retain(|n| !names.contains(n)),
+            Step::Prune(names) => memory(world).departed.retain(|n| !names.contains(n)),
             Step::Publish { relation, app, values } => {
                 let bags = if *app { &mut world.record.app_bags } else { &mut world.record.unit_bags };
                 let bag = bags.entry(relation.clone()).or_default();
@@ -206,6 +208,8 @@ fn remove(world: &mut World, path: &str) {
         paths::FAILED => machine.failed = None,
         paths::OVERRIDE => machine.override_version = None,
         paths::VAR => machine.claim = None,
+        paths::WRAPPER_LINK => machine.programs = Some(String::new()),
+        paths::PROGRAMS_STAMP => machine.programs = None,
         _ => {}
     }
     for worker in Worker::ALL {
@@ -251,8 +255,8 @@ fn secret(world: &World, source: SecretSource) -> concourse_ci_machine::juju::to
 /// As the units' `ExecStartPre` does it.
 fn digest(world: &World, inputs: &[&str], with_version: bool) -> String {
     let mut all: String = inputs.iter().filter_map(|path| world.file(path)).collect();
-    if let (true, Some(version)) = (with_version, &world.machine.current) {
-        all.push_str(&format!("versions/{version}\n"));
+    if let (true, Some(current)) = (with_version, world.current()) {
+        all.push_str(&format!("versions/{}\n{}\n", current.version, current.sha256));
     }
     Sha256::digest(all).iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -38,6 +38,7 @@ fn it_joins_and_leaves_the_other_one_alone() {
     CONCOURSE_BAGGAGECLAIM_DRIVER="overlay"
     CONCOURSE_BIND_IP="127.0.0.1"
     CONCOURSE_BIND_PORT="17777"
+    CONCOURSE_CONTAINERD_BIN="/usr/local/lib/concourse-ci-machine/containerd"
     CONCOURSE_CONTAINERD_DNS_PROXY_ENABLE="false"
     CONCOURSE_DEBUG_BIND_PORT="17776"
     CONCOURSE_HEALTHCHECK_BIND_IP="127.0.0.1"

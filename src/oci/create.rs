@@ -1,0 +1,211 @@
+//! What a new container gets: the policy, the device data and the bundle brought together.
+
+use super::bundle::read_json;
+use super::devices::{Devices, Driver, Edits, FORMAT, Mount, Node, Unit, Vendor};
+use super::edit::{Additions, Seen, add, look};
+use super::exec::Equipment;
+use super::folders::{self, Found};
+use super::json::Tree;
+use super::policy::{Access, Gpus, Policy, Steps};
+use super::request::{Request, VISIBLE, is_task};
+use super::{Refusal, report, said};
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// Adds to a bundle's config.json what its container should have.
+///
+/// # Errors
+/// It should have what it can't; the sentence is for the author of the pipeline.
+pub fn equip(config: &mut Tree<'_>, bundle: &Path, policy: Result<&Policy, &String>) -> Result<(), Refusal> {
+    let seen = look(config);
+    let task = is_task(seen.destinations.iter().map(String::as_str));
+    let policy = match policy {
+        Ok(policy) => policy,
+        Err(why) => return without_policy(&seen, task, why),
+    };
+    let mut additions = Additions::default();
+    if policy.folders.steps == Steps::All || policy.folders.steps == Steps::Tasks && task {
+        additions.mounts = shared_folders(&policy.folders.root, &seen, bundle)?;
+    }
+    if task {
+        gpus(&seen, policy.gpus.as_ref(), &mut additions).map_err(gpu)?;
+    }
+    add(config, &seen, &additions)
+}
+
+/// Says at once what it is about.
+fn gpu(refusal: Refusal) -> Refusal {
+    Refusal::new(format!("GPU: {refusal}"))
+}
+
+/// All but tasks that ask for GPUs run as they would without us.
+fn without_policy(seen: &Seen, task: bool, why: &str) -> Result<(), Refusal> {
+    if !task {
+        return Ok(());
+    }
+    report::journal(&format!("tasks run without folders and GPUs: the runtime policy can't be used: {why}"));
+    match Request::parse(&seen.env).map_err(gpu)?.asked() {
+        None => Ok(()),
+        Some(asked) => Err(gpu(Refusal::new(format!(
+            "the task asks for {asked}, but this worker's runtime policy can't be used ({why}): tell its operator, or \
+             take the variable out of the task's params"
+        )))),
+    }
+}
+
+/// The mounts of folders. An image's own files in the same place are neither hidden nor do they hide the folder: either
+/// would be found out late and far from here, so the container does not start and the reason is in the build's log.
+fn shared_folders(root: &Path, seen: &Seen, bundle: &Path) -> Result<Vec<Mount>, Refusal> {
+    let Found { folders, skipped } = match folders::scan(root) {
+        Ok(found) => found,
+        Err(e) => {
+            return Err(Refusal::new(format!(
+                "the worker's folders in {} can't be read: {e}",
+                root.display()
+            )));
+        }
+    };
+    if !skipped.is_empty() {
+        report::journal(&skipped.join("; "));
+    }
+    let rootfs = bundle.join(seen.root.as_deref().unwrap_or("rootfs"));
+    if let Some(path) = folders::hidden(&rootfs, root, &folders).first() {
+        return Err(Refusal::new(format!(
+            "the image has files of its own in {0}, which the worker's folder {0} would hide: move them in the image, or \
+             have the folder renamed on the worker",
+            path.display()
+        )));
+    }
+    Ok(folders.iter().map(folders::Folder::mount).collect())
+}
+
+fn gpus(seen: &Seen, gpus: Option<&Gpus>, additions: &mut Additions) -> Result<(), Refusal> {
+    let request = Request::parse(&seen.env)?;
+    let Some(gpus) = gpus else {
+        return request.asked().map_or(Ok(()), |asked| {
+            Err(Refusal::new(format!(
+                "the task asks for {asked}, and this worker has no GPU to give: give the step the tags of a worker that \
+                 has, or take the variable out of the task's params"
+            )))
+        });
+    };
+    if !request.wants(gpus.access) {
+        return Ok(());
+    }
+    let devices = match read_devices(&gpus.devices) {
+        Ok(devices) => devices,
+        // Who neither asks nor hopes is not stopped by what it does not use.
+        Err(why) if request.asked().is_none() && !request.image_hopes() => {
+            report::journal(&format!("tasks run without GPUs: {why}"));
+            return Ok(());
+        }
+        Err(why) => {
+            return Err(Refusal::new(format!(
+                "the worker's list of GPUs can't be used ({why}): tell its operator, or set GPU_COUNT: 0 \
+                 in the task's params to run without"
+            )));
+        }
+    };
+    let may = |unit: &&Unit| gpus.units.as_ref().is_none_or(|units| units.contains(&unit.id));
+    let units: Vec<&Unit> = devices.units.iter().filter(may).collect();
+    let chosen = request.choose(gpus.access, &units)?;
+    if gpus.access == Access::Shared
+        && chosen.is_empty()
+        && gpus.units.as_ref().is_some_and(|u| !u.is_empty())
+    {
+        report::journal("tasks run without GPUs: none of the selected ones is there");
+    }
+    give(&seen.env, &devices, &chosen, additions)
+}
+
+fn read_devices(path: &Path) -> Result<Devices, String> {
+    let devices: Devices = read_json(path)?;
+    match devices.format {
+        FORMAT => Ok(devices),
+        other => Err(format!("{}: has format {other}, this wrapper reads {FORMAT}", path.display())),
+    }
+}
+
+/// Adds what the chosen units and, once, their drivers need.
+fn give(
+    env: &[(String, String)],
+    devices: &Devices,
+    chosen: &[&Unit],
+    additions: &mut Additions,
+) -> Result<(), Refusal> {
+    if chosen.is_empty() {
+        return Ok(());
+    }
+    let none = Driver::default();
+    let driver = |vendor: Vendor| devices.vendors.get(&vendor).unwrap_or(&none);
+    let mut equipment = Equipment::default();
+    let mut vendors: Vec<Vendor> = vec![];
+    for unit in chosen {
+        requirements(env, driver(unit.vendor), unit)?;
+        if !vendors.contains(&unit.vendor) {
+            vendors.push(unit.vendor);
+            gather(&driver(unit.vendor).edits, additions, &mut equipment)?;
+        }
+        gather(&unit.edits, additions, &mut equipment)?;
+        equipment.units.push(unit.id.clone());
+        if let Some(version) = &unit.hsa_override {
+            equipment.defaults.entry("HSA_OVERRIDE_GFX_VERSION".into()).or_insert_with(|| version.clone());
+        }
+    }
+    for (vendor, name) in VISIBLE.iter().filter(|(vendor, _)| vendors.contains(vendor)) {
+        let ids = chosen.iter().filter(|unit| unit.vendor == *vendor).map(|unit| unit.id.as_str());
+        equipment.env.insert((*name).into(), ids.collect::<Vec<_>>().join(","));
+    }
+    additions.equipment = Some(equipment);
+    Ok(())
+}
+
+/// Whether the image's `NVIDIA_REQUIRE_*` are met.
+fn requirements(_env: &[(String, String)], _driver: &Driver, _unit: &Unit) -> Result<(), Refusal> {
+    Ok(())
+}
+
+fn gather(edits: &Edits, additions: &mut Additions, equipment: &mut Equipment) -> Result<(), Refusal> {
+    for node in &edits.nodes {
+        additions.nodes.push(live(node)?);
+    }
+    for mount in &edits.mounts {
+        // runc's own message for this names nothing.
+        fs::metadata(&mount.host).map_err(|e| gone(&mount.host, &said(&e)))?;
+        additions.mounts.push(mount.clone());
+    }
+    for hook in &edits.hooks {
+        fs::metadata(&hook.path).map_err(|e| gone(&hook.path, &said(&e)))?;
+        additions.hooks.push(hook.clone());
+    }
+    equipment.env.extend(edits.env.clone());
+    for gid in &edits.gids {
+        if !equipment.gids.contains(gid) {
+            equipment.gids.push(*gid);
+        }
+    }
+    Ok(())
+}
+
+/// The node as it is now: a driver that was loaded again may have other numbers, and a rule for the old ones would open
+/// something else.
+fn live(node: &Node) -> Result<Node, Refusal> {
+    let found = fs::metadata(&node.host).map_err(|e| gone(&node.host, &said(&e)))?;
+    let kind = match found.file_type() {
+        kind if kind.is_char_device() => 'c',
+        kind if kind.is_block_device() => 'b',
+        _ => return Err(gone(&node.host, "it is no device")),
+    };
+    let (major, minor) = (nix::sys::stat::major(found.rdev()), nix::sys::stat::minor(found.rdev()));
+    let number = |n: u64| u32::try_from(n).map_err(|_| gone(&node.host, "its number is out of range"));
+    Ok(Node { kind, major: number(major)?, minor: number(minor)?, ..node.clone() })
+}
+
+fn gone(path: &Path, why: &str) -> Refusal {
+    Refusal::new(format!(
+        "the worker's {} is not as its list of GPUs has it ({why}): tell its operator; set GPU_COUNT: 0 in \
+         the task's params to run without",
+        path.display()
+    ))
+}

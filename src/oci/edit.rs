@@ -1,0 +1,193 @@
+//! Additions to a bundle's config.json (PURE). Each owns its key: a node its path, a mount its destination, a variable
+//! its name. What is there already in the same form stays untouched, so twice is once.
+
+use super::Refusal;
+use super::devices::{Hook, Mount, Node};
+use super::exec::Equipment;
+use super::json::{Tree, WrongType};
+use serde_json::{Value, json};
+use std::path::{Component, Path};
+
+/// What a container gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Additions {
+    /// Device nodes with their rules.
+    pub nodes: Vec<Node>,
+    /// Bind mounts.
+    pub mounts: Vec<Mount>,
+    /// Hooks.
+    pub hooks: Vec<Hook>,
+    /// What each process gets; kept in the bundle for those that come later.
+    pub equipment: Option<Equipment>,
+}
+
+/// What the wrapper has to know of a bundle.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The environment, entries without `=` left out.
+    pub env: Vec<(String, String)>,
+    /// Where something is mounted.
+    pub destinations: Vec<String>,
+    /// `root.path`
+    pub root: Option<String>,
+    /// The container has a user namespace of its own.
+    pub user_namespace: bool,
+}
+
+/// Looks. What is missing or of another type is as if it were not there: runc will say so.
+pub fn look(config: &mut Tree<'_>) -> Seen {
+    let mut seen = Seen::default();
+    if let Some(env) = config.get("process").ok().flatten().and_then(|p| p.get("env").ok().flatten()) {
+        seen.env = variables(env);
+    }
+    if let Ok(Some(mounts)) = config.get("mounts") {
+        seen.destinations = strings(mounts, "destination");
+    }
+    if let Ok(Some(root)) = config.get("root") {
+        seen.root = root.get("path").ok().flatten().and_then(|path| path.string());
+    }
+    if let Some(namespaces) =
+        config.get("linux").ok().flatten().and_then(|l| l.get("namespaces").ok().flatten())
+    {
+        seen.user_namespace = strings(namespaces, "type").iter().any(|kind| kind == "user");
+    }
+    seen
+}
+
+/// Adds.
+///
+/// # Errors
+/// The bundle has something else where lists or objects belong.
+pub fn add(config: &mut Tree<'_>, seen: &Seen, additions: &Additions) -> Result<(), Refusal> {
+    try_add(config, seen, additions).map_err(|WrongType| {
+        Refusal::new(
+            "the container's config.json is not as the OCI specification has it: nothing can be added",
+        )
+    })
+}
+
+fn try_add(config: &mut Tree<'_>, seen: &Seen, additions: &Additions) -> Result<(), WrongType> {
+    // A bind mount of a node needs the host's own: what can't be made under another name in a user namespace
+    // (mknod is not allowed there, and runc binds `path` from the host) is bound there.
+    let (bound, made): (Vec<&Node>, Vec<&Node>) =
+        additions.nodes.iter().partition(|node| seen.user_namespace && node.host != node.path);
+    let nodes = bound.iter().map(|node| Mount {
+        host: node.host.clone(),
+        path: node.path.clone(),
+        options: vec!["bind".into(), "rw".into()],
+    });
+    let mut mounts: Vec<Mount> = additions.mounts.iter().cloned().chain(nodes).collect();
+    mounts.sort_by_key(|mount| mount.path.components().count());
+    if let Some(equipment) = &additions.equipment {
+        equipment.give(config.get_or("process", &json!({}))?)?;
+    }
+    if !mounts.is_empty() {
+        put_mounts(config.get_or("mounts", &json!([]))?, &mounts)?;
+    }
+    if let Some(equipment) = &additions.equipment {
+        equipment.note(config)?;
+    }
+    for hook in &additions.hooks {
+        let list = config.get_or("hooks", &json!({}))?.get_or(&hook.stage, &json!([]))?;
+        push_new(list, &hook_value(hook))?;
+    }
+    for node in &additions.nodes {
+        let linux = config.get_or("linux", &json!({}))?;
+        let rules = linux.get_or("resources", &json!({}))?.get_or("devices", &json!([]))?;
+        push_new(rules, &rule(node))?;
+    }
+    for node in made {
+        put(config.get_or("linux", &json!({}))?.get_or("devices", &json!([]))?, "path", &device(node))?;
+    }
+    Ok(())
+}
+
+/// A path as JSON has it. Those from the policy and the device data are text; nothing here may panic over one that is not.
+fn shown(path: &Path) -> Value {
+    Value::from(path.to_string_lossy())
+}
+
+fn device(node: &Node) -> Value {
+    json!({"path": shown(&node.path), "type": node.kind, "major": node.major, "minor": node.minor, "fileMode": node.mode,
+        "uid": node.uid, "gid": node.gid})
+}
+
+fn rule(node: &Node) -> Value {
+    let access = if node.permissions == "none" { "" } else { &node.permissions };
+    json!({"allow": true, "type": node.kind, "major": node.major, "minor": node.minor, "access": access})
+}
+
+fn hook_value(hook: &Hook) -> Value {
+    let mut value = json!({"path": shown(&hook.path), "args": hook.args});
+    if !hook.env.is_empty() {
+        value["env"] = json!(hook.env);
+    }
+    if let Some(timeout) = hook.timeout {
+        value["timeout"] = json!(timeout);
+    }
+    value
+}
+
+/// Replaces mounts at the same place. A new one comes before those that lie inside of it, which it would hide.
+fn put_mounts(list: &mut Tree<'_>, mounts: &[Mount]) -> Result<(), WrongType> {
+    let place = |element: &mut Tree<'_>| text(element, "destination").map(|path| normal(Path::new(&path)));
+    let mut places: Vec<Option<String>> = list.elements()?.map(place).collect();
+    for mount in mounts {
+        let value = json!({"destination": shown(&mount.path), "type": "bind", "source": shown(&mount.host),
+            "options": mount.options});
+        let own = normal(&mount.path);
+        let inside = |place: &Option<String>| {
+            place
+                .as_ref()
+                .is_some_and(|place| place.strip_prefix(&own).is_some_and(|rest| rest.starts_with('/')))
+        };
+        match places.iter().rposition(|place| place.as_ref() == Some(&own)) {
+            Some(at) => list.elements()?.nth(at).into_iter().for_each(|element| element.set(&value)),
+            None => {
+                let at = places.iter().position(inside).unwrap_or(places.len());
+                list.insert(at, &value)?;
+                places.insert(at, Some(own));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Puts `value` in the place of the elements with the same `key`, or at the end.
+fn put(list: &mut Tree<'_>, key: &str, value: &Value) -> Result<(), WrongType> {
+    let mut found = false;
+    for element in list.elements()? {
+        if text(element, key).as_deref() == value[key].as_str() {
+            element.set(value);
+            found = true;
+        }
+    }
+    if found { Ok(()) } else { list.push(value) }
+}
+
+/// Puts `value` at the end of a list that does not have it.
+pub fn push_new(list: &mut Tree<'_>, value: &Value) -> Result<(), WrongType> {
+    let found = list.elements()?.any(|element| element.value().as_ref() == Some(value));
+    if found { Ok(()) } else { list.push(value) }
+}
+
+/// The entries of an environment that are `NAME=value`.
+pub fn variables(env: &mut Tree<'_>) -> Vec<(String, String)> {
+    let entries = env.elements().into_iter().flatten();
+    let pair = |entry: String| entry.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    entries.filter_map(|entry| entry.string().and_then(pair)).collect()
+}
+
+fn strings(list: &mut Tree<'_>, name: &str) -> Vec<String> {
+    list.elements().into_iter().flatten().filter_map(|element| text(element, name)).collect()
+}
+
+fn text(element: &mut Tree<'_>, name: &str) -> Option<String> {
+    element.get(name).ok().flatten().and_then(|value| value.string())
+}
+
+/// One spelling for each place: `/srv//a/` and `srv/a` are `/srv/a`.
+fn normal(path: &Path) -> String {
+    let parts = path.components().filter(|c| !matches!(c, Component::RootDir | Component::CurDir));
+    parts.map(|part| format!("/{}", part.as_os_str().to_string_lossy())).collect()
+}

@@ -1,0 +1,230 @@
+//! Folders of the worker that steps see: the directories in `/srv`, each at the path that it has on the worker.
+
+use super::devices::Mount;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::Mode;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// What stands in the root directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: OsString,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What an [`Entry`] is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A symlink, and the directory that it leads to, free of symlinks; `None`: to none.
+    Link(Option<PathBuf>),
+    /// A file, a socket…
+    Other,
+}
+
+/// A folder that steps see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folder {
+    /// In the container, and on the worker.
+    pub path: PathBuf,
+    /// The directory itself.
+    pub source: PathBuf,
+    /// Its name ends in `_writable` or `_rw`.
+    pub writable: bool,
+}
+
+/// What a scan found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// By path.
+    pub folders: Vec<Folder>,
+    /// Sentences about what an operator may have meant to be a folder and is none.
+    pub skipped: Vec<String>,
+}
+
+impl Folder {
+    /// The mount in a container.
+    pub fn mount(&self) -> Mount {
+        let way = if self.writable { "rw" } else { "ro" };
+        Mount {
+            host: self.source.clone(),
+            path: self.path.clone(),
+            options: vec!["rbind".into(), way.into()],
+        }
+    }
+}
+
+/// Decides what is a folder (PURE). A symlink counts only if it leads to a directory right in `root`: a longer way
+/// would go through a writable folder, where a task could change it between this look and the mount.
+pub fn choose(root: &Path, entries: Vec<Entry>) -> Found {
+    let mut found = Found::default();
+    for Entry { name, kind } in entries {
+        let path = root.join(&name);
+        let Some(text) = name.to_str() else {
+            found.skipped.push(format!("{} has a name that is not UTF-8: no step sees it", path.display()));
+            continue;
+        };
+        if text.starts_with('.') || text == "lost+found" {
+            continue;
+        }
+        let writable = text.ends_with("_writable") || text.ends_with("_rw");
+        let source = match kind {
+            Kind::Other => continue,
+            Kind::Directory => path.clone(),
+            Kind::Link(Some(target)) if target.parent() == Some(root) && target.to_str().is_some() => target,
+            Kind::Link(target) => {
+                let target = target.map_or("no directory".to_owned(), |t| t.display().to_string());
+                found.skipped.push(format!(
+                    "{} is a symlink to {target}, not to a folder in {}: no step sees it; use a bind mount instead",
+                    path.display(),
+                    root.display()
+                ));
+                continue;
+            }
+        };
+        found.folders.push(Folder { path, source, writable });
+    }
+    found.folders.sort_by(|a, b| a.path.cmp(&b.path));
+    found.skipped.sort();
+    found
+}
+
+/// Looks into `root`; a root that does not exist has no folders.
+///
+/// # Errors
+/// It can't be read.
+pub fn scan(root: &Path) -> io::Result<Found> {
+    let listed = match fs::read_dir(root) {
+        Ok(listed) => listed,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
+        Err(e) => return Err(e),
+    };
+    let mut entries = vec![];
+    for entry in listed {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        let kind = if kind.is_dir() {
+            Kind::Directory
+        } else if kind.is_symlink() {
+            Kind::Link(fs::canonicalize(entry.path()).ok().filter(|target| target.is_dir()))
+        } else {
+            Kind::Other
+        };
+        entries.push(Entry { name: entry.file_name(), kind });
+    }
+    Ok(choose(root, entries))
+}
+
+/// The folders in whose place an image has something of its own, which a mount would hide. Symlinks of the image are
+/// followed inside of it only, as runc does.
+pub fn hidden(rootfs: &Path, root: &Path, folders: &[Folder]) -> Vec<PathBuf> {
+    let Ok(image) = File::open(rootfs) else { return vec![] };
+    // The usual image has nothing in /srv: one look for all folders.
+    let Some(names) = names(image.as_fd(), root) else { return vec![] };
+    let has = |folder: &&Folder| {
+        folder.path.file_name().is_some_and(|name| names.iter().any(|n| n == name))
+            && self::names(image.as_fd(), &folder.path).is_none_or(|inside| !inside.is_empty())
+    };
+    folders.iter().filter(has).map(|folder| folder.path.clone()).collect()
+}
+
+/// Names in a directory of the image; `None`: it is no directory.
+fn names(image: impl AsFd, path: &Path) -> Option<Vec<OsString>> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+        .mode(Mode::empty())
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT);
+    let dir: OwnedFd = openat2(image, path, how).ok()?;
+    let listed = nix::dir::Dir::from_fd(dir).ok()?.into_iter().flatten();
+    let named = listed.map(|entry| OsString::from(entry.file_name().to_string_lossy().into_owned()));
+    Some(named.filter(|name| name != "." && name != "..").collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, kind: Kind) -> Entry {
+        Entry { name: name.into(), kind }
+    }
+
+    #[test]
+    fn what_is_a_folder_and_what_is_not() {
+        let link = |to: &str| Kind::Link(Some(to.into()));
+        let found = choose(
+            Path::new("/srv"),
+            vec![
+                entry("out_rw", Kind::Directory),
+                entry("cache_writable", Kind::Directory),
+                entry("data", Kind::Directory),
+                entry("rw", Kind::Directory),
+                entry("latest", link("/srv/data")),
+                entry("away", link("/etc")),
+                entry("deep", link("/srv/out_rw/x")),
+                entry("up", link("/srv")),
+                entry("gone", Kind::Link(None)),
+                entry("file", Kind::Other),
+                entry(".hidden", Kind::Directory),
+                entry("lost+found", Kind::Directory),
+            ],
+        );
+        let folder =
+            |f: &Folder| format!("{} < {} {:?}", f.path.display(), f.source.display(), f.mount().options);
+        assert_eq!(
+            found.folders.iter().map(folder).collect::<Vec<_>>(),
+            [
+                r#"/srv/cache_writable < /srv/cache_writable ["rbind", "rw"]"#,
+                r#"/srv/data < /srv/data ["rbind", "ro"]"#,
+                r#"/srv/latest < /srv/data ["rbind", "ro"]"#,
+                r#"/srv/out_rw < /srv/out_rw ["rbind", "rw"]"#,
+                r#"/srv/rw < /srv/rw ["rbind", "ro"]"#,
+            ]
+        );
+        let told = |path: &str| found.skipped.iter().any(|s| s.starts_with(&format!("{path} ")));
+        assert!(["/srv/away", "/srv/deep", "/srv/up", "/srv/gone"].into_iter().all(told), "{found:?}");
+        assert_eq!(found.skipped.len(), 4);
+    }
+
+    #[test]
+    fn a_scan_of_real_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        assert_eq!(scan(&root.join("none")).unwrap(), Found::default());
+        fs::create_dir(root.join("a")).unwrap();
+        fs::write(root.join("file"), "").unwrap();
+        std::os::unix::fs::symlink("a", root.join("b_rw")).unwrap();
+        std::os::unix::fs::symlink("/etc", root.join("etc")).unwrap();
+        let found = scan(&root).unwrap();
+        assert_eq!(found.folders.len(), 2);
+        assert_eq!((&found.folders[1].source, found.folders[1].writable), (&root.join("a"), true));
+        assert_eq!(found.skipped.len(), 1);
+    }
+
+    #[test]
+    fn what_an_image_has_in_the_same_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path();
+        let folders = ["full", "empty", "file", "away"].map(|n| Folder {
+            path: Path::new("/srv").join(n),
+            source: "/".into(),
+            writable: false,
+        });
+        assert_eq!(hidden(image, Path::new("/srv"), &folders), Vec::<PathBuf>::new());
+        fs::create_dir_all(image.join("var/srv/full/x")).unwrap();
+        fs::create_dir_all(image.join("var/srv/empty")).unwrap();
+        fs::write(image.join("var/srv/file"), "").unwrap();
+        // As some images have it: absolute, but inside of the image.
+        std::os::unix::fs::symlink("/var/srv", image.join("srv")).unwrap();
+        assert_eq!(
+            hidden(image, Path::new("/srv"), &folders),
+            [Path::new("/srv/full"), Path::new("/srv/file")]
+        );
+    }
+}

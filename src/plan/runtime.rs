@@ -1,0 +1,32 @@
+//! The runtime wrapper is in its place before a worker starts, with the policy that it carries out.
+
+use super::{removals, writes};
+use crate::paths;
+use crate::step::Step;
+use crate::view::runtime::files;
+use crate::world::World;
+
+/// Brings the wrapper to where it should be, or away.
+pub fn steps(world: &World) -> Vec<Step> {
+    let Some(files) = files(world) else { return away(world) };
+    let mut steps = vec![];
+    if world.machine.programs.as_ref() != Some(&world.memory.charm) {
+        steps.push(Step::InstallPrograms(world.memory.charm.clone()));
+    }
+    steps.extend(writes(world, &files));
+    steps
+}
+
+fn away(world: &World) -> Vec<Step> {
+    // Containers that still run have nothing to ask of it.
+    if !world.machine.containers.is_empty() {
+        return vec![];
+    }
+    let mut steps = removals(world, &[paths::POLICY]);
+    if world.machine.programs.is_some() {
+        steps.extend(
+            [paths::WRAPPER_LINK, paths::PROGRAMS, paths::PROGRAMS_STAMP].map(|p| Step::Remove(p.into())),
+        );
+    }
+    steps
+}
