@@ -262,7 +262,7 @@ fn digest(world: &World, inputs: &[&str], with_version: bool) -> String {
 }
 
 /// What an observation derives from files.
-fn refresh(world: &mut World) {
+pub fn refresh(world: &mut World) {
     let proven = world.file(paths::PROVEN).map(|text| text.trim().to_owned());
     world.machine.proven =
         proven.is_some() && proven == world.machine.current.as_ref().map(ToString::to_string);
