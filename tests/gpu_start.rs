@@ -24,6 +24,7 @@ for (@ARGV) { DynaLoader::dl_load_file($_) or die DynaLoader::dl_error(); print 
 /// Says everything that a program could notice of the driver.
 const LOOK: &str = "set -e
     ldconfig -p | sed 1d | sort
+    echo first: $(ldconfig -p | grep -m1 'libcuda.so.1 ')
     for f in $(cat /files); do echo $f $(sha256sum < $f); done
     for l in $(cat /links); do echo $l $(readlink $l); done
     nvidia-smi
@@ -39,6 +40,25 @@ fn image(lab: &Lab) -> PathBuf {
     fs::write(image.join("probe"), PROBE).unwrap();
     fs::set_permissions(image.join("probe"), fs::Permissions::from_mode(0o755)).unwrap();
     image
+}
+
+/// The image with CUDA's forward compatibility libraries for these branches of the driver.
+fn with_compat(lab: &Lab, image: &Path, name: &str, drivers: &str) -> PathBuf {
+    let (copy, source) = (lab.at(name), lab.at("compat.s"));
+    assert!(Command::new("cp").arg("-aT").arg(image).arg(&copy).status().unwrap().success());
+    let dir = copy.join("usr/local/cuda-12.8/compat");
+    fs::create_dir_all(&dir).unwrap();
+    symlink("cuda-12.8", copy.join("usr/local/cuda")).unwrap();
+    let note = format!(r#"{{\"Format\":1,\"CUDA Version\":\"12.8\",\"Driver\":{drivers},\"Device\":[1]}}"#);
+    let text = format!(
+        ".section .note.cuda.fwd_compatibility,\"a\",@note\n.long 19, 2f-1f, 1\n.asciz \"NVIDIA Corporation\"\n\
+         .align 4\n1:.ascii \"{note}\"\n2:.align 4\n.section .note.GNU-stack,\"\"\n"
+    );
+    fs::write(&source, text).unwrap();
+    let args = ["-shared", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-o"];
+    let file = dir.join("libcuda.so.570.124.06");
+    assert!(Command::new("cc").args(args).arg(file).arg(&source).status().unwrap().success());
+    copy
 }
 
 fn lists(image: &Path, devices: &concourse_ci_machine::oci::devices::Devices) {
@@ -65,8 +85,10 @@ fn gpu_tree_is_as_the_plain_spec() {
     lists(&image, &plain);
     let driver = edits(&ours, &[])[0];
     assert_eq!((driver.mounts.len(), driver.hooks.len()), (3, 1), "the tree, two sockets, one hook");
-    for units in [&[0][..], &[3, 5]] {
-        let look = |devices| lab.bundle(&image, &edits(devices, units), &["sh", "-c", LOOK], false).run();
+    let compat = |folder: &str, driver: &str| with_compat(&lab, &image, folder, driver);
+    let (better, unfit) = (compat("better", "[535,550]"), compat("unfit", "[535,560]"));
+    for (image, units) in [(&image, &[0][..]), (&image, &[3, 5]), (&better, &[0]), (&unfit, &[0])] {
+        let look = |devices| lab.bundle(image, &edits(devices, units), &["sh", "-c", LOOK], false).run();
         let (theirs, mine) = (look(&plain).unwrap(), look(&ours).unwrap());
         // ldconfig lists what is in /usr/lib under /lib too, which is a link to it.
         // And the machine's ldconfig, which theirs runs, is another than the image's: it forgets what old ones noted.
@@ -80,6 +102,12 @@ fn gpu_tree_is_as_the_plain_spec() {
         };
         let (theirs, mine) = (set(&theirs), set(&mine));
         assert!(mine.iter().any(|l| l.contains("/usr/lib/x86_64-linux-gnu/libcuda.so.1")));
+        let first = mine.iter().find(|l| l.starts_with("first: ")).unwrap();
+        assert_eq!(
+            first.contains("/usr/local/cuda-12.8/compat/libcuda.so.1"),
+            image.ends_with("better"),
+            "{first}"
+        );
         // Their hook links to cards that this container was not given.
         let only_theirs: Vec<_> = theirs.difference(&mine).filter(|l| !l.ends_with("-card")).collect();
         let only_mine: Vec<_> = mine.difference(&theirs).collect();
