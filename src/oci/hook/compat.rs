@@ -25,12 +25,14 @@ pub fn choose(root: &Root, compat: &Compat) -> Result<Option<(PathBuf, Vec<Libra
     if !is_better(&note(&path), &version, compat) {
         return Ok(None);
     }
-    let folder = compat.folder.to_str().ok_or("the folder of CUDA's compatibility libraries is not UTF-8")?;
-    let scan = library::scan(&seen, folder);
+    // /usr/local/cuda is a link to the version; an image may change it.
+    let folder = root.path_of(&dir).unwrap_or(compat.folder.clone());
+    let text = folder.to_str().ok_or("the folder of CUDA's compatibility libraries is not UTF-8")?;
+    let scan = library::scan(&seen, text);
     for (soname, file) in &scan.missing {
         dir.link(soname, file)?;
     }
-    Ok(Some((compat.folder.clone(), scan.libraries)))
+    Ok(Some((folder, scan.libraries)))
 }
 
 /// What the library says of where it works; `None` in old ones.

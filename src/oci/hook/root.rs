@@ -73,6 +73,13 @@ impl Root {
         }
     }
 
+    /// Where the container has the directory, without links on the way.
+    pub fn path_of(&self, dir: &Dir) -> Option<PathBuf> {
+        let root = std::fs::read_link(format!("/proc/self/fd/{}", self.0.as_raw_fd())).ok()?;
+        let path = std::fs::read_link(dir.as_seen()).ok()?;
+        Some(Path::new("/").join(path.strip_prefix(root).ok()?))
+    }
+
     /// A directory, made with its parents where it is missing.
     pub fn make_dir(&self, path: &Path) -> Result<Dir, String> {
         if let Some(dir) = self.dir(path)? {
