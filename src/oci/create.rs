@@ -18,7 +18,7 @@ use std::path::Path;
 /// # Errors
 /// It should have what it can't; the sentence is for the author of the pipeline.
 pub fn equip(config: &mut Tree<'_>, bundle: &Path, policy: Result<&Policy, &String>) -> Result<(), Refusal> {
-    let seen = look(config);
+    let mut seen = look(config);
     let task = is_task(seen.destinations.iter().map(String::as_str));
     let policy = match policy {
         Ok(policy) => policy,
@@ -31,7 +31,17 @@ pub fn equip(config: &mut Tree<'_>, bundle: &Path, policy: Result<&Policy, &Stri
     if task {
         gpus(&seen, policy.gpus.as_ref(), &mut additions).map_err(gpu)?;
     }
+    // runc makes no nodes in any user namespace, be it one around the whole worker (an unprivileged LXD machine).
+    if additions.nodes.iter().any(|node| node.host != node.path) {
+        let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        seen.user_namespace |= !maps_everybody(&map);
+    }
     add(config, &seen, &additions)
+}
+
+/// Whether a `uid_map` is that of the first user namespace, as runc tells it.
+fn maps_everybody(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// Says at once what it is about.
@@ -162,7 +172,16 @@ fn give(
 }
 
 /// Whether the image's `NVIDIA_REQUIRE_*` are met.
-fn requirements(_env: &[(String, String)], _driver: &Driver, _unit: &Unit) -> Result<(), Refusal> {
+fn requirements(env: &[(String, String)], driver: &Driver, unit: &Unit) -> Result<(), Refusal> {
+    if unit.vendor != Vendor::Nvidia {
+        return Ok(());
+    }
+    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    met(&env, driver, unit).map_err(Refusal::new)
+}
+
+/// Stands where `super::require::check` will be.
+fn met(_env: &[(&str, &str)], _driver: &Driver, _unit: &Unit) -> Result<(), String> {
     Ok(())
 }
 
@@ -208,4 +227,17 @@ fn gone(path: &Path, why: &str) -> Refusal {
          the task's params to run without",
         path.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::maps_everybody;
+
+    #[test]
+    fn the_first_user_namespace_maps_everybody() {
+        assert!(maps_everybody("         0          0 4294967295\n"));
+        for other in ["0 1000000 1000000000", "0 0 65536", "", "0 0 4294967295\n1 1 1"] {
+            assert!(!maps_everybody(other), "{other}");
+        }
+    }
 }
