@@ -1,6 +1,6 @@
 //! What Juju wants: its environment variables, parsed once. Nothing else reads `JUJU_*`.
 
-use crate::config::Proxy;
+use crate::config::ModelProxy;
 use crate::parse::UnitName;
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub struct Context {
     /// Where the charm is unpacked.
     pub charm_dir: String,
     /// The model's proxy, used where the charm's own options are empty.
-    pub model_proxy: Proxy,
+    pub model_proxy: ModelProxy,
     /// What happened.
     pub event: Event,
 }
@@ -87,19 +87,18 @@ impl Context {
             bail!("this program is run by Juju for hooks and actions: JUJU_DISPATCH_PATH is not set");
         };
         let need = |name: &str| get(name).with_context(|| format!("{name} is not set"));
-        let variable = |name: &str| get(name).unwrap_or_default();
-        // A model's proxy that is no URL would have failed before: without it is better than not at all.
-        let model_proxy = Proxy::of_model(
-            variable("JUJU_CHARM_HTTP_PROXY"),
-            variable("JUJU_CHARM_HTTPS_PROXY"),
-            variable("JUJU_CHARM_NO_PROXY"),
-        );
+        let variable = |name: &str| get(name).unwrap_or_default().to_owned();
+        let model_proxy = ModelProxy {
+            http: variable("JUJU_CHARM_HTTP_PROXY"),
+            https: variable("JUJU_CHARM_HTTPS_PROXY"),
+            no: variable("JUJU_CHARM_NO_PROXY"),
+        };
         Ok(Context {
             unit: need("JUJU_UNIT_NAME")?.parse()?,
             model: get("JUJU_MODEL_NAME").unwrap_or_default().to_owned(),
             model_uuid: get("JUJU_MODEL_UUID").unwrap_or_default().to_owned(),
             charm_dir: need("JUJU_CHARM_DIR")?.to_owned(),
-            model_proxy: model_proxy.unwrap_or_default(),
+            model_proxy,
             event: Event::parse(path, &get)?,
         })
     }

@@ -14,6 +14,7 @@ use crate::step::Step;
 use crate::world::World;
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
+use std::rc::Rc;
 
 /// A deployment from nothing takes seven; a world that still changes after this many is not being understood.
 const PASSES: usize = 16;
@@ -25,10 +26,12 @@ const PASSES: usize = 16;
 pub fn run(root: &Root, context: &Context) -> Result<()> {
     let mut session = Session::default();
     let charm = charm_identity(Path::new(&context.charm_dir));
-    session.memory = recall(root)?;
-    session.stale = session.memory.note(context, &charm);
-    read::refresh(&mut session.memory, context, &session.stale.clone())?;
-    session.memory.charm = charm;
+    session.kept = fs::read(&root.path(paths::MEMORY))?.unwrap_or_default();
+    let mut memory: Memory = serde_json::from_str(&session.kept).unwrap_or_default();
+    session.stale = memory.note(context, &charm);
+    read::refresh(&mut memory, context, &session.stale)?;
+    memory.charm = charm;
+    session.memory = Rc::new(memory);
 
     let done = match &context.event {
         Event::Action(name) => action(root, context, &mut session, name),
@@ -37,9 +40,9 @@ pub fn run(root: &Root, context: &Context) -> Result<()> {
     };
     if done.is_err() {
         // Juju takes back what this hook wrote to it, secrets among it: they are read again.
-        session.memory.secrets.clear();
+        Rc::make_mut(&mut session.memory).secrets.clear();
     }
-    keep(root, context, &session.memory)?;
+    keep(root, context, &mut session)?;
     done
 }
 
@@ -54,7 +57,7 @@ fn reconcile(root: &Root, context: &Context, session: &mut Session, goal: Goal) 
         }
         if goal != Goal::Remove {
             // What was read so far is not read again, should this hook be cut off.
-            keep(root, context, &session.memory)?;
+            keep(root, context, session)?;
         }
         last = steps.iter().map(ToString::to_string).collect();
         apply(root, context, session, &world, &steps)?;
@@ -117,22 +120,15 @@ fn action(root: &Root, context: &Context, session: &mut Session, name: &str) -> 
     answer.failure.map_or(Ok(()), |why| tools::action_fail(&why))
 }
 
-fn recall(root: &Root) -> Result<Memory> {
-    let text = fs::read(&root.path(paths::MEMORY))?;
-    Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
-}
-
 /// Not after a removal: it would be the one thing left behind.
-fn keep(root: &Root, context: &Context, memory: &Memory) -> Result<()> {
-    let path = root.path(paths::MEMORY);
-    if context.event.goal() == Goal::Remove {
+fn keep(root: &Root, context: &Context, session: &mut Session) -> Result<()> {
+    let text = serde_json::to_string(&*session.memory)?;
+    if context.event.goal() == Goal::Remove || text == session.kept {
         return Ok(());
     }
-    let text = serde_json::to_vec(memory)?;
-    if fs::read(&path)?.as_deref().map(str::as_bytes) == Some(&text) {
-        return Ok(());
-    }
-    fs::write_atomic(&path, &text, 0o600, None)
+    fs::write_atomic(&root.path(paths::MEMORY), text.as_bytes(), 0o600, None)?;
+    session.kept = text;
+    Ok(())
 }
 
 /// Tells one charm from another, also after an upgrade out of an error, which runs no upgrade-charm.

@@ -11,8 +11,10 @@
 
 pub mod actions;
 pub mod apply;
+pub mod cdi;
 pub mod config;
 pub mod event;
+pub mod gpu;
 pub mod hook;
 pub mod host;
 pub mod install;
@@ -23,6 +25,7 @@ pub mod parse;
 pub mod paths;
 pub mod plan;
 pub mod render;
+pub mod role;
 pub mod status;
 pub mod step;
 pub mod view;

@@ -13,17 +13,55 @@ pub const OPT: &str = "/opt/concourse";
 pub const ETC: &str = "/etc/concourse";
 /// The web node's settings.
 pub const WEB_ENV: &str = "/etc/concourse/web.env";
-/// The worker's settings.
-pub const WORKER_ENV: &str = "/etc/concourse/worker.env";
 /// CA of the database.
 pub const POSTGRES_CA: &str = "/etc/concourse/postgres-ca.pem";
 
 /// The web node's unit.
 pub const WEB_UNIT: &str = "/etc/systemd/system/concourse-web.service";
-/// The worker's unit.
-pub const WORKER_UNIT: &str = "/etc/systemd/system/concourse-worker.service";
-/// The part of the worker's unit that differs from machine to machine.
-pub const WORKER_DROPIN: &str = "/etc/systemd/system/concourse-worker.service.d/10-charm.conf";
+
+/// What each worker of a unit has for itself.
+#[derive(Debug)]
+pub struct WorkerPaths {
+    /// Its systemd unit.
+    pub unit: &'static str,
+    /// The part of the unit that differs from machine to machine.
+    pub dropin: &'static str,
+    /// Its directory, where the operator may have files too.
+    pub dropin_dir: &'static str,
+    /// Its settings.
+    pub env: &'static str,
+    /// Containers and volumes.
+    pub work_dir: &'static str,
+    /// Identity of the work dir; gone when the work dir was emptied.
+    pub work_dir_id: &'static str,
+    /// How it keeps volumes.
+    pub volumes: &'static str,
+    /// Where its containerd keeps what runs; the program itself knows it as `/run/containerd`.
+    pub containerd: &'static str,
+}
+
+/// The worker of every worker unit.
+pub const WORKER: WorkerPaths = WorkerPaths {
+    unit: "/etc/systemd/system/concourse-worker.service",
+    dropin: "/etc/systemd/system/concourse-worker.service.d/10-charm.conf",
+    dropin_dir: "/etc/systemd/system/concourse-worker.service.d",
+    env: "/etc/concourse/worker.env",
+    work_dir: "/var/lib/concourse/worker",
+    work_dir_id: "/var/lib/concourse/worker/.concourse-ci-machine",
+    volumes: "/var/lib/concourse/charm/volumes",
+    containerd: "/run/containerd",
+};
+/// The second one, without tags.
+pub const UNTAGGED: WorkerPaths = WorkerPaths {
+    unit: "/etc/systemd/system/concourse-worker-untagged.service",
+    dropin: "/etc/systemd/system/concourse-worker-untagged.service.d/10-charm.conf",
+    dropin_dir: "/etc/systemd/system/concourse-worker-untagged.service.d",
+    env: "/etc/concourse/worker-untagged.env",
+    work_dir: "/var/lib/concourse/worker-untagged",
+    work_dir_id: "/var/lib/concourse/worker-untagged/.concourse-ci-machine",
+    volumes: "/var/lib/concourse/charm/volumes-untagged",
+    containerd: "/run/concourse-ci-machine/containerd-untagged",
+};
 
 /// Home of the user, keys and work.
 pub const VAR: &str = "/var/lib/concourse";
@@ -37,16 +75,12 @@ pub const HOST_KEY_PUB: &str = "/var/lib/concourse/keys/tsa_host_key.pub";
 pub const SESSION_KEY: &str = "/var/lib/concourse/keys/session_signing_key";
 /// Public keys of workers that may register.
 pub const AUTHORIZED_KEYS: &str = "/var/lib/concourse/keys/authorized_worker_keys";
-/// Key that proves the worker.
+/// Key that proves the workers.
 pub const WORKER_KEY: &str = "/var/lib/concourse/keys/worker_key";
 /// Its public half.
 pub const WORKER_KEY_PUB: &str = "/var/lib/concourse/keys/worker_key.pub";
-/// Public host keys of the web nodes that the worker trusts.
+/// Public host keys of the web nodes that the workers trust.
 pub const TSA_KEYS: &str = "/var/lib/concourse/keys/tsa_host_keys.pub";
-/// Containers and volumes of the worker.
-pub const WORK_DIR: &str = "/var/lib/concourse/worker";
-/// Identity of the work dir; gone when the work dir was emptied.
-pub const WORK_DIR_ID: &str = "/var/lib/concourse/worker/.concourse-ci-machine";
 
 /// What the charm itself keeps on the machine.
 pub const STATE: &str = "/var/lib/concourse/charm";
@@ -54,10 +88,8 @@ pub const STATE: &str = "/var/lib/concourse/charm";
 pub const MEMORY: &str = "/var/lib/concourse/charm/memory.json";
 /// Which unit the machine belongs to.
 pub const CLAIM: &str = "/var/lib/concourse/charm/unit";
-/// There while an operator wants the worker away.
+/// There while an operator wants the workers away.
 pub const DRAINED: &str = "/var/lib/concourse/charm/drained";
-/// How volumes are kept.
-pub const VOLUMES: &str = "/var/lib/concourse/charm/volumes";
 /// The version that did not come up.
 pub const FAILED: &str = "/var/lib/concourse/charm/failed-version.json";
 /// The version that an action asked for.
@@ -68,14 +100,20 @@ pub const PROVEN: &str = "/var/lib/concourse/charm/proven-version";
 /// Written by the units themselves when they start.
 pub const RUN: &str = "/run/concourse-ci-machine";
 
+/// The slice of the second worker's unit and so of its containers.
+pub const UNTAGGED_SLICE: &str = "system-concourse_untagged.slice";
+
 /// Files that the plan may write or remove; `observe` reads them all.
-pub const MANAGED: [&str; 15] = [
+pub const MANAGED: [&str; 18] = [
     WEB_ENV,
-    WORKER_ENV,
+    WORKER.env,
+    UNTAGGED.env,
     POSTGRES_CA,
     WEB_UNIT,
-    WORKER_UNIT,
-    WORKER_DROPIN,
+    WORKER.unit,
+    WORKER.dropin,
+    UNTAGGED.unit,
+    UNTAGGED.dropin,
     HOST_KEY,
     HOST_KEY_PUB,
     SESSION_KEY,
@@ -88,12 +126,24 @@ pub const MANAGED: [&str; 15] = [
 ];
 
 /// Directories in which the operator may have files too.
-pub const SHARED_DIRS: [&str; 3] =
-    [ETC, "/etc/systemd/system/concourse-web.service.d", "/etc/systemd/system/concourse-worker.service.d"];
+pub const SHARED_DIRS: [&str; 4] =
+    [ETC, "/etc/systemd/system/concourse-web.service.d", WORKER.dropin_dir, UNTAGGED.dropin_dir];
 
 /// Directories in which a killed hook may leave what it had not yet moved into its place.
 pub const WRITTEN: [&str; 4] = [OPT, ETC, KEYS, STATE];
 
 /// All that the charm may leave on a machine; `observe` tells which of it is there.
-pub const OURS: [&str; 9] =
-    [WEB_UNIT, WORKER_DROPIN, WORKER_UNIT, WEB_ENV, WORKER_ENV, POSTGRES_CA, OPT, RUN, VAR];
+pub const OURS: [&str; 12] = [
+    WEB_UNIT,
+    WORKER.dropin,
+    WORKER.unit,
+    UNTAGGED.dropin,
+    UNTAGGED.unit,
+    WEB_ENV,
+    WORKER.env,
+    UNTAGGED.env,
+    POSTGRES_CA,
+    OPT,
+    RUN,
+    VAR,
+];

@@ -8,7 +8,7 @@ use crate::view::tsa::registration;
 use crate::view::version::{Wanted, wanted};
 use crate::view::workers::workers;
 use crate::view::{web, worker};
-use crate::world::{Concern, Role, World};
+use crate::world::{Concern, Role, Worker, World};
 
 /// The status of the unit.
 pub fn status(world: &World) -> Status {
@@ -95,7 +95,8 @@ fn worker_findings(world: &World) -> Vec<Status> {
         return vec![blocked("Worker drained: bring it back with the action resume".into())];
     }
     let mut found = vec![];
-    if let Err(missing) = worker::files(world) {
+    let workers = roles(world).workers();
+    if let Some(missing) = workers.iter().find_map(|worker| worker::files(world, *worker).err()) {
         found.push(missing);
         return found;
     }
@@ -105,22 +106,37 @@ fn worker_findings(world: &World) -> Vec<Status> {
             .into_iter()
             .map(|bad| blocked(format!("A web node's data can't be used: {bad}"))),
     );
-    if world.machine.connected || world.machine.current.is_none() {
-        return found;
-    }
-    let service = world.service(Role::Worker);
-    if let Some(why) = world.troubles.get(&Concern::Worker) {
-        found.push(blocked(format!("{why}: see journalctl -u concourse-worker")));
-    } else if !service.active && !service.changing {
-        found.push(blocked("The worker does not run: see journalctl -u concourse-worker".into()));
-    } else {
-        found.push(waiting("Waiting for the web node to accept this worker"));
+    if world.machine.current.is_some() {
+        found.extend(workers.into_iter().filter_map(|worker| absent(world, worker)));
     }
     found
 }
 
+/// Why a worker is not registered, if it is not.
+fn absent(world: &World, worker: Worker) -> Option<Status> {
+    if world.machine.connected.contains(&worker) {
+        return None;
+    }
+    let role = worker.role();
+    let (service, noun) = (world.service(role), role.noun());
+    let journal = format!("see journalctl -u {}", role.unit().trim_end_matches(".service"));
+    let concern = match worker {
+        Worker::Main => Concern::Worker,
+        Worker::Untagged => Concern::Untagged,
+    };
+    Some(if let Some(why) = world.troubles.get(&concern) {
+        blocked(format!("{why}: {journal}"))
+    } else if !service.active && !service.changing {
+        blocked(format!("The {noun} does not run: {journal}"))
+    } else {
+        waiting(format!("Waiting for the web node to accept this {noun}"))
+    })
+}
+
 fn ready(world: &World) -> Status {
-    let Roles { web: is_web, worker: is_worker } = roles(world);
+    let roles = roles(world);
+    let Roles { web: is_web, worker: is_worker, .. } = roles;
+    let waits = |worker: &Worker| worker::waits_for_drain(world, *worker);
     let message = match (is_web, is_worker, &world.config) {
         (true, both, Some(config)) => {
             let version = world.machine.web.as_ref().map(|info| info.version.as_str()).unwrap_or_default();
@@ -128,7 +144,7 @@ fn ready(world: &World) -> Status {
             let word = if both { "Web server and worker ready" } else { "Web server ready" };
             format!("{word} (v{version}) {url}")
         }
-        (false, true, _) if worker::waits_for_drain(world) => {
+        (false, true, _) if roles.workers().iter().any(waits) => {
             "Worker ready (volume-driver takes effect with the actions drain and resume)".to_owned()
         }
         (false, true, _) => "Worker ready".to_owned(),

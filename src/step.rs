@@ -3,7 +3,7 @@
 use crate::install::Order;
 use crate::juju::tools::Bag;
 use crate::parse::Version;
-use crate::world::{Concern, Failed, Override, Role, Volumes};
+use crate::world::{Concern, Failed, Override, Role, Volumes, Worker};
 use std::fmt;
 use std::time::Duration;
 
@@ -141,11 +141,13 @@ pub enum Step {
         content: SecretSource,
     },
     /// Find out how volumes can be kept in the work dir, and remember it.
-    ProbeVolumes(Vec<Volumes>),
+    ProbeVolumes(Worker, Vec<Volumes>),
     /// Give the work dir an identity, and remember it in Juju.
-    InitWorkDir,
-    /// Take the registration of a worker whose work dir was lost off the web node's list.
-    ForgetWorker,
+    InitWorkDir(Worker),
+    /// Remove the work dir of a worker that is not to come back, and all that tells of it.
+    RemoveWorkDir(Worker),
+    /// Take the registration of a worker that can't do so itself off the web node's list.
+    ForgetWorker(Worker),
     /// Let systemd read its units again.
     DaemonReload,
     /// Start at boot, or no more.
@@ -156,10 +158,10 @@ pub enum Step {
     Reload(Role),
     /// Stop.
     Stop(Role),
-    /// Let the worker finish its builds, so long at most, and stop it.
-    Leave(Farewell, Duration),
-    /// End what a stopped worker has left running.
-    EndContainers,
+    /// Let workers finish their builds, all at the same time and so long at most, and stop them.
+    Leave(Vec<Worker>, Farewell, Duration),
+    /// End what stopped workers have left running, and with the last worker the network of its containers.
+    EndContainers(Vec<Worker>),
     /// Migrate the database to what the given version supports.
     MigrateDown {
         /// The version whose program knows the way.
@@ -195,10 +197,11 @@ impl Step {
             Step::Install(_) => Some(Concern::Install),
             Step::Restart(Role::Web, _) => Some(Concern::Web),
             Step::Restart(Role::Worker, _) => Some(Concern::Worker),
-            Step::Leave(..) | Step::ForgetWorker => Some(Concern::Leave),
+            Step::Restart(Role::Untagged, _) => Some(Concern::Untagged),
+            Step::Leave(..) | Step::ForgetWorker(_) => Some(Concern::Leave),
             Step::Prune(_) => Some(Concern::Prune),
             Step::OpenPort(_) => Some(Concern::Ports),
-            Step::ProbeVolumes(_) => Some(Concern::Volumes),
+            Step::ProbeVolumes(..) => Some(Concern::Volumes),
             Step::Migrate(_) | Step::MigrateDown { .. } => Some(Concern::Migration),
             _ => None,
         }
@@ -227,18 +230,19 @@ impl fmt::Display for Step {
             Step::GenerateKey(kind, path) => write!(f, "generate {kind:?} key {path}"),
             Step::ShareSecret { label, .. } => write!(f, "share secret {label}"),
             Step::ReplaceSecret { content, .. } => write!(f, "replace secret by {content:?}"),
-            Step::ProbeVolumes(_) => write!(f, "probe volumes"),
-            Step::InitWorkDir => write!(f, "init work dir"),
-            Step::ForgetWorker => write!(f, "forget worker"),
+            Step::ProbeVolumes(worker, _) => write!(f, "probe volumes of {}", worker.role().unit()),
+            Step::InitWorkDir(worker) => write!(f, "init work dir of {}", worker.role().unit()),
+            Step::RemoveWorkDir(worker) => write!(f, "remove work dir of {}", worker.role().unit()),
+            Step::ForgetWorker(worker) => write!(f, "forget {}", worker.role().unit()),
             Step::DaemonReload => write!(f, "daemon-reload"),
             Step::Enable(role, true) => write!(f, "enable {}", role.unit()),
             Step::Enable(role, false) => write!(f, "disable {}", role.unit()),
             Step::Restart(role, _) => write!(f, "restart {}", role.unit()),
             Step::Reload(role) => write!(f, "reload {}", role.unit()),
             Step::Stop(role) => write!(f, "stop {}", role.unit()),
-            Step::Leave(Farewell::Land, _) => write!(f, "land"),
-            Step::Leave(Farewell::Retire, _) => write!(f, "retire"),
-            Step::EndContainers => write!(f, "end containers"),
+            Step::Leave(workers, Farewell::Land, _) => write!(f, "land {}", units(workers)),
+            Step::Leave(workers, Farewell::Retire, _) => write!(f, "retire {}", units(workers)),
+            Step::EndContainers(workers) => write!(f, "end containers of {}", units(workers)),
             Step::MigrateDown { with, to } => write!(f, "migrate with {with} down to {to}"),
             Step::Migrate(Some(schema)) => write!(f, "migrate to {schema}"),
             Step::Migrate(None) => write!(f, "migrate"),
@@ -253,6 +257,10 @@ impl fmt::Display for Step {
             Step::TellVersion(version) => write!(f, "tell version {version}"),
         }
     }
+}
+
+fn units(workers: &[Worker]) -> String {
+    workers.iter().map(|worker| worker.role().unit()).collect::<Vec<_>>().join(" ")
 }
 
 /// An address may carry a password; the plan is logged.

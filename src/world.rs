@@ -6,9 +6,11 @@ use crate::install::{Installed, ResourceStamp};
 use crate::juju::memory::Memory;
 use crate::juju::tools::Bag;
 use crate::parse::{UnitName, Version};
+pub use crate::role::{Role, Worker};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::rc::Rc;
 
 /// One observation.
 #[derive(Clone, Debug)]
@@ -23,8 +25,8 @@ pub struct World {
     pub problems: Vec<Problem>,
     /// Whether this unit leads its application.
     pub leader: bool,
-    /// Relations, secrets, addresses.
-    pub memory: Memory,
+    /// Relations, secrets, addresses; shared with the hook's session, since there may be a thousand units in it.
+    pub memory: Rc<Memory>,
     /// What this unit has told Juju, this hook's writes included.
     pub record: Record,
     /// The same as it was when the hook began: what others may have seen.
@@ -50,8 +52,8 @@ pub struct Record {
     pub ports: BTreeSet<String>,
     /// The version that Juju shows.
     pub version: Option<String>,
-    /// Identity of the work dir under which the worker registered.
-    pub work_dir: Option<String>,
+    /// Identities of the work dirs under which the workers registered.
+    pub work_dirs: BTreeMap<Worker, String>,
 }
 
 /// Something that can fail for a reason that only the operator, or time, can mend.
@@ -63,35 +65,18 @@ pub enum Concern {
     Web,
     /// The worker coming up.
     Worker,
-    /// The worker leaving.
+    /// The worker without tags coming up.
+    Untagged,
+    /// A worker leaving.
     Leave,
     /// Workers of units that are gone being taken off the list.
     Prune,
     /// Ports.
     Ports,
-    /// Volumes of the worker.
+    /// Volumes of a worker.
     Volumes,
     /// The database schema.
     Migration,
-}
-
-/// The two services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// `concourse-web.service`
-    Web,
-    /// `concourse-worker.service`
-    Worker,
-}
-
-impl Role {
-    /// Its systemd unit.
-    pub fn unit(self) -> &'static str {
-        match self {
-            Role::Web => "concourse-web.service",
-            Role::Worker => "concourse-worker.service",
-        }
-    }
 }
 
 /// The machine as it is.
@@ -125,16 +110,16 @@ pub struct Machine {
     pub services: BTreeMap<Role, Service>,
     /// What the web node answered.
     pub web: Option<WebInfo>,
-    /// Whether the worker holds a connection to a TSA.
-    pub connected: bool,
-    /// A worker that does not run has left containers or their shims.
-    pub containers: bool,
-    /// An operator drained the worker.
+    /// The workers that hold a connection to a TSA.
+    pub connected: BTreeSet<Worker>,
+    /// The workers that do not run and have left containers or their shims.
+    pub containers: BTreeSet<Worker>,
+    /// An operator drained the unit.
     pub drained: bool,
-    /// How the worker keeps volumes, once it was found out.
-    pub volumes: Option<Volumes>,
-    /// Identity of the work dir.
-    pub work_dir: Option<String>,
+    /// How workers keep volumes, once it was found out.
+    pub volumes: BTreeMap<Worker, Volumes>,
+    /// Identities of the work dirs.
+    pub work_dirs: BTreeMap<Worker, String>,
     /// Leftovers of this charm on a machine that it is about to leave.
     pub leftovers: Vec<String>,
     /// What a killed hook did not get to move into its place, private keys among it.
@@ -187,6 +172,8 @@ pub struct Service {
     pub enabled: bool,
     /// systemd has read an older text of it.
     pub stale: bool,
+    /// Its main process, while it runs.
+    pub pid: Option<u32>,
     /// Digest of what the running process was started with; see the unit's `ExecStartPre`.
     pub started_with: Option<String>,
     /// Digest of the authorised keys that the web node has read.
@@ -247,6 +234,12 @@ impl World {
             .or_else(|| self.record.app_bags.get(id)?.get(key))
             .map(String::as_str)
             .filter(|value| !value.is_empty())
+    }
+
+    /// The version that the services start.
+    pub fn current(&self) -> Option<&Installed> {
+        let current = self.machine.current.as_ref()?;
+        self.machine.installed.iter().find(|installed| installed.version == *current)
     }
 
     /// The text of a managed file.

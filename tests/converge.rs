@@ -6,7 +6,7 @@ mod kit;
 
 use concourse_ci_machine::event::Goal;
 use concourse_ci_machine::step::{Level, Step};
-use concourse_ci_machine::world::{Role, World};
+use concourse_ci_machine::world::{Role, Worker, World};
 use concourse_ci_machine::{paths, plan::plan, status::status};
 use kit::model::Model;
 use kit::unit::{KEYS, TestUnit};
@@ -18,17 +18,19 @@ enum Happening {
     Mode(&'static str),
     BadOption,
     Tag(&'static str),
+    Untagged(bool),
     Version(&'static str),
     Password(&'static str),
     NoDatabase,
-    Worker(usize),
+    Joins(usize),
     NoWorkers,
     Tsa(&'static str),
     NoTsa,
     Leader(bool),
     Reboot,
     Killed(Role),
-    LostWorkDir,
+    LostWorkDir(Worker),
+    Containers(Worker),
     LostFile(usize),
     ForeignEdit(usize),
     Drained(bool),
@@ -40,17 +42,19 @@ fn happening() -> impl Strategy<Value = Happening> {
         prop::sample::select(vec!["auto", "all", "web", "worker"]).prop_map(Mode),
         Just(BadOption),
         prop::sample::select(vec!["", "a", "a,b"]).prop_map(Tag),
+        any::<bool>().prop_map(Untagged),
         prop::sample::select(vec!["", "8.2.5", "8.2.6", "8.2.7"]).prop_map(Version),
         prop::sample::select(vec!["one", "two'\"\\%"]).prop_map(Password),
         Just(NoDatabase),
-        (0..KEYS.len()).prop_map(Worker),
+        (0..KEYS.len()).prop_map(Joins),
         Just(NoWorkers),
         prop::sample::select(vec!["10.0.0.5:2222", "[fd00::5]:2222", "nonsense"]).prop_map(Tsa),
         Just(NoTsa),
         any::<bool>().prop_map(Leader),
         Just(Reboot),
-        prop::sample::select(vec![Role::Web, Role::Worker]).prop_map(Killed),
-        Just(LostWorkDir),
+        prop::sample::select(Role::ALL.to_vec()).prop_map(Killed),
+        prop::sample::select(Worker::ALL.to_vec()).prop_map(LostWorkDir),
+        prop::sample::select(Worker::ALL.to_vec()).prop_map(Containers),
         (0..paths::MANAGED.len()).prop_map(LostFile),
         (0..paths::MANAGED.len()).prop_map(ForeignEdit),
         any::<bool>().prop_map(Drained),
@@ -62,10 +66,11 @@ fn happen(unit: TestUnit, what: &Happening) -> TestUnit {
         Happening::Mode(mode) => unit.config("deployment-mode", *mode),
         Happening::BadOption => unit.config("web-port", 0),
         Happening::Tag(tag) => unit.config("tag", *tag).config("web-port", 8080),
+        Happening::Untagged(on) => unit.config("worker-untagged", *on),
         Happening::Version(version) => unit.config("concourse-version", *version),
         Happening::Password(password) => unit.database(password),
         Happening::NoDatabase => unit.unrelated("database:3"),
-        Happening::Worker(i) => unit.worker(&format!("w{i}/0"), KEYS[*i]),
+        Happening::Joins(i) => unit.worker(&format!("w{i}/0"), KEYS[*i]),
         Happening::NoWorkers => unit.unrelated("web-tsa:2"),
         Happening::Tsa(host) => unit.tsa(host),
         Happening::NoTsa => unit.unrelated("worker-tsa:1"),
@@ -85,7 +90,17 @@ fn accident(mut unit: TestUnit, what: &Happening) -> TestUnit {
             }
         }
         Happening::Killed(role) => machine.services.entry(*role).or_default().active = false,
-        Happening::LostWorkDir => machine.work_dir = None,
+        Happening::LostWorkDir(worker) => drop(machine.work_dirs.remove(worker)),
+        Happening::Containers(worker) => {
+            // Only a worker that has been there and does not run any more can have left some.
+            if machine
+                .services
+                .get(&worker.role())
+                .is_some_and(|service| !service.active && !service.changing)
+            {
+                machine.containers.insert(*worker);
+            }
+        }
         Happening::LostFile(i) => drop(machine.files.remove(paths::MANAGED[*i])),
         Happening::ForeignEdit(i) => {
             if let Some(file) = machine.files.get_mut(paths::MANAGED[*i]) {
@@ -107,12 +122,17 @@ fn accident(mut unit: TestUnit, what: &Happening) -> TestUnit {
     unit
 }
 
-fn history() -> impl Strategy<Value = (bool, Vec<Happening>)> {
-    (any::<bool>(), prop::collection::vec(happening(), 0..8))
+fn history() -> impl Strategy<Value = (&'static str, Vec<Happening>)> {
+    let starts = vec!["web", "worker", "two workers"];
+    (prop::sample::select(starts), prop::collection::vec(happening(), 0..8))
 }
 
-fn start(web: bool) -> TestUnit {
-    if web { TestUnit::web() } else { TestUnit::worker_unit() }
+fn start(with: &str) -> TestUnit {
+    match with {
+        "web" => TestUnit::web(),
+        "worker" => TestUnit::worker_unit(),
+        _ => TestUnit::two_workers(),
+    }
 }
 
 /// What matters of a world: everything but the traces of the hook itself.
@@ -129,8 +149,8 @@ proptest! {
 
     /// After any history, hooks come to rest, and a further one plans nothing. (The model panics if they don't.)
     #[test]
-    fn hooks_come_to_rest((web, happenings) in history()) {
-        let mut unit = start(web);
+    fn hooks_come_to_rest((with, happenings) in history()) {
+        let mut unit = start(with);
         for what in &happenings {
             unit = happen(unit, what);
             unit.hook(Goal::Run);
@@ -141,8 +161,8 @@ proptest! {
 
     /// Cut off after any step, the next hooks end where an uninterrupted one does.
     #[test]
-    fn a_hook_cut_off_anywhere_ends_the_same((web, happenings) in history(), cut in 0usize..40) {
-        let mut whole = start(web);
+    fn a_hook_cut_off_anywhere_ends_the_same((with, happenings) in history(), cut in 0usize..40) {
+        let mut whole = start(with);
         for what in &happenings {
             whole = happen(whole, what);
         }
@@ -157,17 +177,22 @@ proptest! {
 
     /// What is blocked or waiting stops no service that runs well, unless its role or relation is gone.
     #[test]
-    fn blocked_is_gentle((web, happenings) in history()) {
-        let mut unit = start(web);
+    fn blocked_is_gentle((with, happenings) in history()) {
+        let mut unit = start(with);
         for what in &happenings {
-            if matches!(what, Happening::Mode(_) | Happening::NoTsa | Happening::Leader(_) | Happening::LostWorkDir
+            if matches!(what, Happening::Mode(_) | Happening::NoTsa | Happening::Leader(_) | Happening::LostWorkDir(_)
                 | Happening::Drained(_)) {
                 continue;
             }
             unit = happen(unit, what);
             if status(&unit.world).level != Level::Active {
-                let stops = plan(Goal::Run, &unit.world).into_iter().any(|s| matches!(s, Step::Stop(_) | Step::Leave(..)));
-                prop_assert!(!stops, "{}", unit.plan());
+                let unasked = |step: &Step| match step {
+                    Step::Stop(_) => true,
+                    // The second worker goes with its option, or with the last tag.
+                    Step::Leave(workers, ..) => workers[..] != [Worker::Untagged],
+                    _ => false,
+                };
+                prop_assert!(!plan(Goal::Run, &unit.world).iter().any(unasked), "{}", unit.plan());
             }
             unit.hook(Goal::Run);
         }
@@ -175,8 +200,8 @@ proptest! {
 
     /// No secret shows in a plan, a status, or the debug text of a world.
     #[test]
-    fn secrets_stay_secret((web, happenings) in history()) {
-        let mut unit = start(web).database("MARKERdatabase");
+    fn secrets_stay_secret((with, happenings) in history()) {
+        let mut unit = start(with).database("MARKERdatabase");
         for what in &happenings {
             unit = happen(unit, what);
             let said = format!("{}{}", unit.plan(), unit.status());

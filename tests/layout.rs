@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// From the outside in, with a rank: a module may use those of its own rank and of greater ones, and none of a smaller
 /// one. `true` ones are pure: they touch nothing.
-const LAYERS: [(&str, u8, bool); 19] = [
+const LAYERS: [(&str, u8, bool); 22] = [
     ("bin", 0, false),
     ("hook", 1, false),
     ("actions", 2, true),
@@ -20,11 +20,14 @@ const LAYERS: [(&str, u8, bool); 19] = [
     ("step", 6, true),
     ("world", 7, true),
     ("juju", 8, false),
+    ("gpu", 7, false),
+    ("cdi", 8, false),
     ("install", 8, false),
     ("event", 8, true),
     ("host", 9, false),
-    ("oci", 9, false),
     ("config", 10, true),
+    ("role", 10, true),
+    ("oci", 11, false),
     ("parse", 11, true),
     ("paths", 11, true),
 ];

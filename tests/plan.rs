@@ -3,6 +3,8 @@
 #![allow(clippy::missing_panics_doc, missing_docs)]
 
 mod kit;
+#[path = "plan/untagged.rs"]
+mod untagged;
 
 use concourse_ci_machine::event::Goal;
 use concourse_ci_machine::world::Override;
@@ -57,14 +59,14 @@ fn a_new_worker_goes_from_nothing_to_ready() {
     --
     switch to 8.2.5
     generate Ssh key /var/lib/concourse/keys/worker_key
-    probe volumes
+    probe volumes of concourse-worker.service
     --
     write /etc/systemd/system/concourse-worker.service 644 Root
     write /etc/systemd/system/concourse-worker.service.d/10-charm.conf 644 Root
     write /etc/concourse/worker.env 600 Root
     write /var/lib/concourse/keys/tsa_host_keys.pub 644 Root
     daemon-reload
-    init work dir
+    init work dir of concourse-worker.service
     publish worker-tsa:1: worker-public-key
     --
     enable concourse-worker.service
@@ -98,7 +100,7 @@ fn a_new_worker_is_a_reload() {
 #[test]
 fn a_worker_that_left_is_revoked_and_pruned() {
     let mut unit = TestUnit::web().unrelated("web-tsa:6");
-    unit.world.memory.departed.insert("worker-0".into());
+    std::rc::Rc::make_mut(&mut unit.world.memory).departed.insert("worker-0".into());
     assert_snapshot!(unit.plan(), @"
     write /var/lib/concourse/keys/authorized_worker_keys 644 Concourse
     reload concourse-web.service
@@ -150,8 +152,8 @@ fn bad_options_stop_nothing() {
 fn a_worker_without_its_relation_retires() {
     let mut unit = TestUnit::worker_unit().unrelated("worker-tsa:1");
     assert_snapshot!(unit.plan(), @"
-    retire
-    end containers
+    retire concourse-worker.service
+    end containers of concourse-worker.service concourse-worker-untagged.service
     disable concourse-worker.service
     ");
     unit.hook(Goal::Run);
@@ -161,14 +163,24 @@ fn a_worker_without_its_relation_retires() {
 #[test]
 fn a_lost_work_dir_takes_the_old_registration_away_first() {
     let mut unit = TestUnit::worker_unit();
-    unit.world.machine.work_dir = None;
+    unit.world.machine.work_dirs.clear();
     assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
     stop concourse-worker.service
-    end containers
-    forget worker
-    init work dir
+    end containers of concourse-worker.service concourse-worker-untagged.service
+    forget concourse-worker.service
+    init work dir of concourse-worker.service
     --
     say maintenance: Starting the worker...
+    restart concourse-worker.service
+    ");
+}
+
+#[test]
+fn other_bytes_of_the_same_version_are_started() {
+    let mut unit = TestUnit::worker_unit();
+    unit.world.machine.installed[0].sha256 = "another archive".into();
+    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
+    say maintenance: Restarting the worker...
     restart concourse-worker.service
     ");
 }

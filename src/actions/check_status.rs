@@ -8,7 +8,7 @@ use crate::view::roles::roles;
 use crate::view::tsa::registration;
 use crate::view::version::{Wanted, wanted};
 use crate::view::workers::workers;
-use crate::world::{Role, World};
+use crate::world::{Role, Worker, World};
 
 /// Findings, and with `verbose` all that is in order.
 pub fn report(world: &World, verbose: bool) -> Answer {
@@ -38,11 +38,21 @@ pub fn report(world: &World, verbose: bool) -> Answer {
     }
     if roles.worker {
         let tsa: Vec<String> = registration(world).servers.iter().map(|t| t.host.to_string()).collect();
-        let link = if machine.connected { "connected to" } else { "not connected to" };
         let tsa = if tsa.is_empty() { "any web node".to_owned() } else { tsa.join(", ") };
-        say("worker", format!("{}, {link} {tsa}", state(Role::Worker)));
-        let driver = machine.volumes.map_or("not yet known".to_owned(), |v| v.to_string());
-        say("volumes", driver);
+        let volumes =
+            |worker| machine.volumes.get(worker).map_or("not yet known".to_owned(), |v| v.to_string());
+        for worker in roles.workers() {
+            let link = if machine.connected.contains(&worker) { "connected to" } else { "not connected to" };
+            let name = worker.role().record();
+            say(name, format!("{}, {link} {tsa}", state(worker.role())));
+        }
+        say("volumes", volumes(&Worker::Main));
+        if roles.untagged {
+            say("volumes-untagged", volumes(&Worker::Untagged));
+        } else if world.config.as_ref().is_some_and(|c| c.worker_untagged) {
+            let why = "not needed: the worker has no tags, so it takes untagged steps itself";
+            say(Role::Untagged.record(), why.to_owned());
+        }
     }
     if verbose {
         let version = machine.current.as_ref().map_or("none".to_owned(), ToString::to_string);

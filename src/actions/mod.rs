@@ -5,7 +5,7 @@ mod check_status;
 use crate::juju::tools::Bag;
 use crate::parse::{Secret, TimeLimit, Version};
 use crate::paths;
-use crate::plan::worker::FAREWELL;
+use crate::plan::worker::{FAREWELL, ending};
 use crate::render::web::external_url;
 use crate::step::{Farewell, File, FileOwner, KeyKind, SecretSource, Step};
 use crate::view::roles::roles;
@@ -13,7 +13,8 @@ use crate::view::secrets::{KEYS, admin_password};
 use crate::view::tsa::registration;
 use crate::view::version::pinned;
 use crate::view::web::address;
-use crate::world::{Override, Role, World};
+use crate::view::worker::running;
+use crate::world::{Override, Role, Worker, World};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
@@ -139,8 +140,10 @@ pub fn steps(action: &Action, world: &World) -> Result<Vec<Step>, String> {
             let file =
                 File { path: paths::DRAINED.into(), text: note.into(), mode: 0o644, owner: FileOwner::Root };
             let mut steps = vec![Step::Write(file)];
-            if world.service(Role::Worker).active {
-                steps.extend([Step::Leave(Farewell::Land, *patience), Step::EndContainers]);
+            let workers = running(world);
+            if !workers.is_empty() {
+                let end = Step::EndContainers(ending(world, &workers));
+                steps.extend([Step::Leave(workers, Farewell::Land, *patience), end]);
             }
             return Ok(steps);
         }
@@ -154,17 +157,16 @@ pub fn steps(action: &Action, world: &World) -> Result<Vec<Step>, String> {
 }
 
 fn restart(world: &World, force: bool) -> Result<Vec<Step>, String> {
-    let (web, worker) = (world.service(Role::Web), world.service(Role::Worker));
+    let active = |role: Role| world.service(role).active;
+    let workers: Vec<Worker> = Worker::ALL.into_iter().filter(|worker| active(worker.role())).collect();
     let mut steps = vec![];
-    if worker.active && !force {
-        steps.push(Step::Leave(Farewell::Land, FAREWELL));
+    if !workers.is_empty() && !force {
+        steps.push(Step::Leave(workers.clone(), Farewell::Land, FAREWELL));
     }
-    if web.active {
+    if active(Role::Web) {
         steps.push(Step::Restart(Role::Web, Duration::from_secs(180)));
     }
-    if worker.active {
-        steps.push(Step::Restart(Role::Worker, Duration::from_secs(60)));
-    }
+    steps.extend(workers.into_iter().map(|worker| Step::Restart(worker.role(), Duration::from_secs(60))));
     if steps.is_empty() {
         Err("No Concourse service runs on this unit: see its status".into())
     } else {
@@ -249,7 +251,7 @@ pub fn answer(action: &Action, world: &World) -> Answer {
         Action::Drain(_) => Answer::says(&[("message", "The worker is drained; resume brings it back")]),
         Action::Resume => Answer::says(&[(
             "message",
-            if world.machine.connected { "The worker is back" } else { "The worker starts" },
+            if !world.machine.connected.is_empty() { "The worker is back" } else { "The worker starts" },
         )]),
         Action::RotateKeys if roles.web => {
             Answer::says(&[("message", "New keys are in use; users log in again")])

@@ -15,10 +15,11 @@ use crate::observe::{RECORD, Session};
 use crate::parse::Version;
 use crate::paths;
 use crate::step::{File, FileOwner, Step};
-use crate::world::{Failed, World};
+use crate::world::{Concern, Failed, Worker, World};
 use anyhow::Result;
 use serde::Serialize;
 use std::path::Path;
+use std::rc::Rc;
 
 /// Why a step could not be done although nothing is wrong with the charm: one sentence for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,14 +74,17 @@ impl Applier<'_> {
                 let content = keys::content(self.root, *content)?;
                 tools::secret_set(id, &content)?;
                 // Reading it back would give the revision that this unit is used to.
-                self.session.memory.secrets.insert(bare_secret_id(id).to_owned(), content);
+                Rc::make_mut(&mut self.session.memory).secrets.insert(bare_secret_id(id).to_owned(), content);
             }
-            Step::ProbeVolumes(candidates) => match volumes::probe(self.root, candidates)? {
-                Ok(found) => self.write_json(paths::VOLUMES, &found)?,
-                Err(trouble) => return Ok(Err(trouble)),
-            },
-            Step::InitWorkDir => self.init_work_dir()?,
-            Step::ForgetWorker => return web::forget_worker(self.root, self.world),
+            Step::ProbeVolumes(worker, candidates) => {
+                match volumes::probe(self.root, worker.paths().work_dir, candidates)? {
+                    Ok(found) => self.write_json(worker.paths().volumes, &found)?,
+                    Err(trouble) => return Ok(Err(trouble)),
+                }
+            }
+            Step::InitWorkDir(worker) => self.init_work_dir(*worker)?,
+            Step::RemoveWorkDir(worker) => self.remove_work_dir(*worker)?,
+            Step::ForgetWorker(worker) => return web::forget_worker(self.root, self.world, *worker),
             Step::DaemonReload => drop(cmd("systemctl").arg("daemon-reload").run()?),
             Step::Enable(role, on) => {
                 drop(
@@ -96,15 +100,15 @@ impl Applier<'_> {
                     self.world,
                     *role,
                     *patience,
-                    &mut self.session.memory.link,
+                    &mut Rc::make_mut(&mut self.session.memory).links,
                 );
             }
             Step::Reload(role) => drop(cmd("systemctl").args(["reload", role.unit()]).run()?),
             Step::Stop(role) => services::stop(*role)?,
-            Step::Leave(how, patience) => {
-                services::leave(self.root, *how, *patience, self.session.memory.link)?;
+            Step::Leave(workers, how, patience) => {
+                services::leave(self.root, workers, *how, *patience, &self.session.memory.links)?;
             }
-            Step::EndContainers => containers::end(self.root)?,
+            Step::EndContainers(workers) => containers::end(self.root, workers)?,
             Step::MigrateDown { with, to } => return web::migrate_down(with, to),
             Step::Migrate(schema) => return web::migrate(*schema),
             Step::Prune(names) => return self.prune(names),
@@ -153,25 +157,33 @@ impl Applier<'_> {
     /// What was started and troubled by the version that is left is not the fault of the one to go back to.
     fn mark_failed(&mut self, failed: &Failed) -> Result<()> {
         self.session.started.clear();
-        self.session
-            .troubles
-            .retain(|c, _| !matches!(c, crate::world::Concern::Web | crate::world::Concern::Worker));
+        self.session.troubles.retain(|c, _| !matches!(c, Concern::Web | Concern::Worker | Concern::Untagged));
         let proven = self.world.machine.previous.as_ref().map(|v| format!("{v}\n")).unwrap_or_default();
         fs::write_atomic(&self.root.path(paths::PROVEN), proven.as_bytes(), 0o644, None)?;
         self.write_json(paths::FAILED, failed)
     }
 
-    fn init_work_dir(&mut self) -> Result<()> {
+    fn init_work_dir(&mut self, worker: Worker) -> Result<()> {
         let id = keys::random_text(16)?;
-        fs::write_atomic(&self.root.path(paths::WORK_DIR_ID), id.as_bytes(), 0o644, None)?;
-        self.session.record.work_dir = Some(id);
+        fs::write_atomic(&self.root.path(worker.paths().work_dir_id), id.as_bytes(), 0o644, None)?;
+        self.session.record.work_dirs.insert(worker, id);
+        self.keep_record()
+    }
+
+    fn remove_work_dir(&mut self, worker: Worker) -> Result<()> {
+        let own = worker.paths();
+        for path in [own.work_dir, own.containerd, own.volumes] {
+            fs::remove(&self.root.path(path))?;
+        }
+        fs::remove(&self.root.path(paths::RUN).join(format!("{}.started", worker.role().record())))?;
+        self.session.record.work_dirs.remove(&worker);
         self.keep_record()
     }
 
     fn prune(&mut self, names: &[String]) -> Outcome {
         let outcome = web::prune(self.world, names)?;
         if outcome.is_ok() {
-            self.session.memory.departed.retain(|name| !names.contains(name));
+            Rc::make_mut(&mut self.session.memory).departed.retain(|name| !names.contains(name));
         }
         Ok(outcome)
     }

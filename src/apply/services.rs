@@ -8,8 +8,9 @@ use crate::observe::services::services;
 use crate::observe::{is_linked, lasting_link};
 use crate::step::Farewell;
 use crate::view::tsa::registration;
-use crate::world::{Role, World};
+use crate::world::{Role, Worker, World};
 use anyhow::Result;
+use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ pub fn restart(
     world: &World,
     role: Role,
     patience: Duration,
-    link: &mut Option<u64>,
+    links: &mut BTreeMap<Worker, u64>,
 ) -> Outcome {
     // systemd goes on counting the restarts of what it stops between two of them. A unit not yet loaded has none.
     drop(cmd("systemctl").args(["reset-failed", role.unit()]).output()?);
@@ -32,11 +33,14 @@ pub fn restart(
     cmd("systemctl").args(["restart", role.unit()]).deadline(Duration::from_secs(150)).run()?;
     let end = Instant::now() + patience;
     while Instant::now() < end {
-        if works(root, world, role, link)? {
+        if works(root, world, role, links)? {
             return Ok(Ok(()));
         }
         if restarts(role)? >= RESTARTS {
-            return Ok(Err(Trouble(format!("{} ends again and again right after its start", name(role)))));
+            return Ok(Err(Trouble(format!(
+                "The {} ends again and again right after its start",
+                role.noun()
+            ))));
         }
         sleep(PAUSE);
     }
@@ -44,28 +48,23 @@ pub fn restart(
         Ok(())
     } else {
         let what = if role == Role::Web { "answer" } else { "register" };
-        Err(Trouble(format!("{} did not {what} within {} s", name(role), patience.as_secs())))
+        Err(Trouble(format!("The {} did not {what} within {} s", role.noun(), patience.as_secs())))
     })
 }
 
-fn name(role: Role) -> &'static str {
-    match role {
-        Role::Web => "The web node",
-        Role::Worker => "The worker",
-    }
-}
-
-fn works(root: &Root, world: &World, role: Role, link: &mut Option<u64>) -> Result<bool> {
-    Ok(match role {
+fn works(root: &Root, world: &World, role: Role, links: &mut BTreeMap<Worker, u64>) -> Result<bool> {
+    let worker = match role {
         Role::Web => {
             let port = world.config.as_ref().map_or(0, |c| c.web_port);
-            http::info(port, Duration::from_secs(2)).is_some()
+            return Ok(http::info(port, Duration::from_secs(2)).is_some());
         }
-        Role::Worker => {
-            *link = lasting_link(root, &registration(world).servers, Duration::from_secs(5))?;
-            link.is_some()
-        }
-    })
+        Role::Worker => Worker::Main,
+        Role::Untagged => Worker::Untagged,
+    };
+    links.remove(&worker);
+    let link = lasting_link(root, worker, &registration(world).servers, Duration::from_secs(5))?;
+    links.extend(link.map(|link| (worker, link)));
+    Ok(link.is_some())
 }
 
 fn restarts(role: Role) -> Result<u32> {
@@ -81,26 +80,38 @@ pub fn stop(role: Role) -> Result<()> {
 /// A worker that has had no connection for so long has nobody to say farewell to: it was revoked before it left.
 const CUT_OFF: Duration = Duration::from_secs(10);
 
-/// Tells the worker to land or retire, lets its builds end, and stops what is left of it after that time.
-pub fn leave(root: &Root, how: Farewell, patience: Duration, link: Option<u64>) -> Result<()> {
+/// Tells workers to land or retire, lets their builds end, and stops what is left of them after that time.
+pub fn leave(
+    root: &Root,
+    workers: &[Worker],
+    how: Farewell,
+    patience: Duration,
+    links: &BTreeMap<Worker, u64>,
+) -> Result<()> {
     let signal = match how {
         Farewell::Land => "SIGUSR1",
         Farewell::Retire => "SIGUSR2",
     };
-    let unit = Role::Worker.unit();
-    // A worker that is just between two starts has nobody to be told; then stopping is all there is.
-    let told = cmd("systemctl").args(["kill", "--kill-who=main", "--signal", signal, unit]).output()?;
+    let mut told = vec![];
+    for role in workers.iter().map(|worker| worker.role()) {
+        // A worker that is just between two starts has nobody to be told; then stopping is all there is.
+        let args = ["kill", "--kill-who=main", "--signal", signal, role.unit()];
+        if cmd("systemctl").args(args).output()?.status.success() {
+            told.push(role);
+        }
+    }
     let end = Instant::now() + patience;
     let mut linked = Instant::now();
-    while told.status.success() && Instant::now() < end && linked.elapsed() < CUT_OFF {
-        let service = services(root)?.remove(&Role::Worker).unwrap_or_default();
-        if !service.active && !service.changing {
+    while Instant::now() < end && linked.elapsed() < CUT_OFF {
+        let services = services(root)?;
+        let runs = |role: &Role| services.get(role).is_some_and(|s| s.active || s.changing);
+        if !told.iter().any(runs) {
             break;
         }
-        if is_linked(root, link)? {
+        if is_linked(root, links)? {
             linked = Instant::now();
         }
         sleep(PAUSE);
     }
-    stop(Role::Worker)
+    workers.iter().try_for_each(|worker| stop(worker.role()))
 }

@@ -3,15 +3,18 @@
 use super::Trouble;
 use crate::host::cmd::{cmd, tail};
 use crate::host::fs::{self, Root};
-use crate::paths;
 use crate::world::Volumes;
 use anyhow::{Context, Result};
 use nix::sys::statfs::{BTRFS_SUPER_MAGIC, statfs};
 use std::path::Path;
 
 /// The first of the candidates that works in the work dir.
-pub fn probe(root: &Root, candidates: &[Volumes]) -> Result<std::result::Result<Volumes, Trouble>> {
-    let dir = root.path(paths::WORK_DIR);
+pub fn probe(
+    root: &Root,
+    work_dir: &str,
+    candidates: &[Volumes],
+) -> Result<std::result::Result<Volumes, Trouble>> {
+    let dir = root.path(work_dir);
     fs::make_dir(&dir)?;
     let mut reasons = vec![];
     for candidate in candidates {
@@ -27,7 +30,7 @@ pub fn probe(root: &Root, candidates: &[Volumes]) -> Result<std::result::Result<
         }
     }
     let all = reasons.join("; ");
-    Ok(Err(Trouble(format!("volume-driver does not work in {} ({all}): set it to auto", paths::WORK_DIR))))
+    Ok(Err(Trouble(format!("volume-driver does not work in {work_dir} ({all}): set it to auto"))))
 }
 
 fn overlay(dir: &Path, metacopy: bool) -> Result<std::result::Result<(), String>> {

@@ -8,7 +8,7 @@ use crate::parse::Version;
 use crate::paths;
 use crate::view::secrets::admin_password;
 use crate::view::tsa::registration;
-use crate::world::World;
+use crate::world::{Worker, World};
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::time::Duration;
@@ -31,8 +31,9 @@ pub fn prune(world: &World, names: &[String]) -> Outcome {
     Ok(done.map_err(|e| Trouble(format!("workers could not be taken off the list: {e:#}"))))
 }
 
-/// Takes this worker's old registration off the list, as the worker itself would when it retires.
-pub fn forget_worker(root: &Root, world: &World) -> Outcome {
+/// Takes a worker's old registration off the list, as the worker itself would when it retires.
+pub fn forget_worker(root: &Root, world: &World, worker: Worker) -> Outcome {
+    let name = worker.name(&world.unit);
     let servers = registration(world).servers;
     let Some(tsa) = servers.first() else { return Ok(Ok(())) };
     let mut known = tempfile::NamedTempFile::new().context("failed to make a temporary file")?;
@@ -55,15 +56,14 @@ pub fn forget_worker(root: &Root, world: &World) -> Outcome {
         .arg(root.path(paths::WORKER_KEY))
         .args(["-p", &tsa.host.port().to_string(), "-l", "concourse"])
         .args([host.trim_matches(['[', ']']), "delete-worker"])
-        .stdin(serde_json::json!({"name": world.unit.worker_name()}).to_string())
+        .stdin(serde_json::json!({"name": name}).to_string())
         .deadline(Duration::from_secs(60))
         .output()?;
     if out.status.success() {
         return Ok(Ok(()));
     }
     Ok(Err(Trouble(format!(
-        "The work dir {} was lost, and the old registration could not be taken off the web node's list: {}",
-        paths::WORK_DIR,
+        "The old registration of {name} could not be taken off the web node's list: {}",
         tail(&out.stderr).lines().last().unwrap_or("no answer")
     ))))
 }

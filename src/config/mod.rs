@@ -12,7 +12,7 @@ mod urls;
 
 pub use choices::{DeploymentMode, LogLevel, Placement, VolumeDriver};
 pub use known::Side;
-pub use proxy::{Proxy, ProxyUrl};
+pub use proxy::{ModelProxy, Proxy, ProxyUrl};
 pub use settings::{secret_settings, settings_for};
 pub use urls::{ExternalUrl, UrlTemplate};
 
@@ -77,6 +77,8 @@ pub struct Config {
     pub volume_driver: VolumeDriver,
     /// `tag`, in order, without duplicates.
     pub tags: Vec<Tag>,
+    /// `worker-untagged`
+    pub worker_untagged: bool,
     /// `concourse-env`: names that Concourse knows and the charm doesn't set itself; see [`settings_for`].
     pub env: BTreeMap<String, String>,
     /// `concourse-secrets`: the Juju secret to read; its content goes through [`secret_settings`].
@@ -89,7 +91,7 @@ pub struct Config {
 ///
 /// # Errors
 /// All problems, in the order of the options.
-pub fn parse(options: &Map<String, Value>, model_proxy: &Proxy) -> Result<Config, Vec<Problem>> {
+pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config, Vec<Problem>> {
     let mut o = Options::new(options);
 
     // Each reader gives `None` for an option with a problem and goes on, so that all problems are found.
@@ -107,11 +109,13 @@ pub fn parse(options: &Map<String, Value>, model_proxy: &Proxy) -> Result<Config
     let dns_servers = o.parsed("containerd-dns-server", |text| list(text, dns_server));
     let volume_driver = o.parsed("volume-driver", str::parse);
     let tags = o.parsed("tag", |text| list(text, |part| Tag::try_from(part)));
+    let worker_untagged = o.flag("worker-untagged");
     let env = o.text("concourse-env").and_then(|text| o.keep_all(settings::env_settings(&text)));
     let secrets = o.optional("concourse-secrets", str::parse);
     let http = o.optional("http-proxy", str::parse);
     let https = o.optional("https-proxy", str::parse);
     let no = o.parsed("no-proxy", proxy::no_proxy);
+    let model = o.keep_all(Proxy::of_model(model));
 
     // Only a version that stands still fits an address that does.
     if let (Some(Some(url)), Some(None)) = (&download_url, &version)
@@ -137,9 +141,10 @@ pub fn parse(options: &Map<String, Value>, model_proxy: &Proxy) -> Result<Config
             dns_servers: dns_servers?,
             volume_driver: volume_driver?,
             tags: tags?,
+            worker_untagged: worker_untagged?,
             env: env?,
             secrets: secrets?,
-            proxy: model_proxy.overridden(http?, https?, no?),
+            proxy: model?.overridden(http?, https?, no?),
         })
     };
     o.finish(config())

@@ -35,10 +35,10 @@ impl<'a> Options<'a> {
     }
 
     fn value(&self, option: &str) -> &'a Value {
-        let default = DECLARED.get(option);
-        debug_assert!(default.is_some(), "{option} is not in config.yaml");
+        debug_assert!(DECLARED.contains_key(option), "{option} is not in config.yaml");
         let set = self.set.get(option).filter(|v| !v.is_null());
-        set.or(default).unwrap_or(&Value::Null)
+        // Juju fills in the defaults, so that the file is parsed for what has none at most.
+        set.or_else(|| DECLARED.get(option)).unwrap_or(&Value::Null)
     }
 
     /// A string as it is; empty if it is neither set nor has a default.

@@ -4,6 +4,7 @@ use super::Problem;
 use super::options::list;
 use super::urls::{has_credentials, http_url};
 use crate::parse::{Invalid, Secret, harmless};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -59,12 +60,29 @@ pub struct Proxy {
     pub no: Vec<String>,
 }
 
+/// What the model says, as it came: `JUJU_CHARM_HTTP_PROXY`, `…_HTTPS_PROXY` and `…_NO_PROXY`; empty: none.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelProxy {
+    /// `juju-http-proxy`
+    pub http: String,
+    /// `juju-https-proxy`
+    pub https: String,
+    /// `juju-no-proxy`
+    pub no: String,
+}
+
+impl fmt::Debug for ModelProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ModelProxy") // a URL may hold a password
+    }
+}
+
 impl Proxy {
-    /// The proxies of the model, from `JUJU_CHARM_HTTP_PROXY`, `…_HTTPS_PROXY` and `…_NO_PROXY`; empty: none.
+    /// The proxies of the model.
     ///
     /// # Errors
     /// All problems, each under the name of the model's setting.
-    pub fn of_model(http: &str, https: &str, no: &str) -> Result<Self, Vec<Problem>> {
+    pub fn of_model(ModelProxy { http, https, no }: &ModelProxy) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut url = |setting: &str, text: &str| {
             let text = Some(text.trim()).filter(|t| !t.is_empty())?;
@@ -137,11 +155,14 @@ mod tests {
 
     #[test]
     fn of_the_model() {
-        let none = Proxy::of_model("", " ", "").unwrap();
+        let of_model = |http: &str, https: &str, no: &str| {
+            Proxy::of_model(&ModelProxy { http: http.into(), https: https.into(), no: no.into() })
+        };
+        let none = of_model("", " ", "").unwrap();
         assert_eq!(none, Proxy::default());
         assert_eq!(none.variables(), []);
 
-        let proxy = Proxy::of_model("http://p:1", "", "127.0.0.1, localhost,,::1").unwrap();
+        let proxy = of_model("http://p:1", "", "127.0.0.1, localhost,,::1").unwrap();
         assert_eq!(proxy.no, ["127.0.0.1", "localhost", "::1"]);
         let variables: Vec<_> =
             proxy.variables().into_iter().map(|(n, v)| format!("{n}={}", v.expose())).collect();
@@ -155,9 +176,9 @@ mod tests {
                 &format!("NO_PROXY={no}"),
             ]
         );
-        assert_eq!(Proxy::of_model("", "", no).unwrap().variables(), []);
+        assert_eq!(of_model("", "", no).unwrap().variables(), []);
 
-        let problems = Proxy::of_model("u:hunter2@p", "socks5://u:hunter2@p", "a b").unwrap_err();
+        let problems = of_model("u:hunter2@p", "socks5://u:hunter2@p", "a b").unwrap_err();
         let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(
             problems,

@@ -20,6 +20,9 @@ pub fn settings_for<V>(side: Side, settings: &BTreeMap<String, V>) -> impl Itera
 
 /// Parses `concourse-env`: a YAML map of names and values, lists or maps.
 pub(super) fn env_settings(text: &str) -> Result<BTreeMap<String, String>, Vec<Problem>> {
+    if text.is_empty() {
+        return Ok(BTreeMap::new());
+    }
     let map = match serde_yaml::from_str(text) {
         Ok(Value::Null) => Mapping::new(),
         Ok(Value::Mapping(map)) => map,

@@ -9,11 +9,11 @@ fn options(set: Value) -> Map<String, Value> {
 }
 
 fn parsed(set: Value) -> Config {
-    parse(&options(set), &Proxy::default()).unwrap_or_else(|problems| panic!("{problems:?}"))
+    parse(&options(set), &ModelProxy::default()).unwrap_or_else(|problems| panic!("{problems:?}"))
 }
 
 fn problems(set: Value) -> Vec<String> {
-    match parse(&options(set), &Proxy::default()) {
+    match parse(&options(set), &ModelProxy::default()) {
         Ok(config) => panic!("taken: {config:?}"),
         Err(problems) => problems.iter().map(ToString::to_string).collect(),
     }
@@ -42,6 +42,7 @@ fn the_defaults() {
         dns_servers: [],
         volume_driver: Auto,
         tags: [],
+        worker_untagged: false,
         env: {},
         secrets: None,
         proxy: Proxy {
@@ -81,6 +82,7 @@ fn every_option_set() {
         "containerd-dns-server": "1.1.1.1, fd00::53,1.1.1.1",
         "volume-driver": "btrfs",
         "tag": "gpu, site:a,gpu",
+        "worker-untagged": true,
         "concourse-env": "CONCOURSE_CLUSTER_NAME: ci",
         "concourse-secrets": "secret:d0erdgfmp25c762i8np0",
         "http-proxy": "http://me:hunter2@proxy:3128",
@@ -102,6 +104,7 @@ fn every_option_set() {
         dns_servers: vec!["1.1.1.1".parse().unwrap(), "fd00::53".parse().unwrap()],
         volume_driver: VolumeDriver::Btrfs,
         tags: vec!["gpu".parse().unwrap(), "site:a".parse().unwrap()],
+        worker_untagged: true,
         env: BTreeMap::from([("CONCOURSE_CLUSTER_NAME".into(), "ci".into())]),
         secrets: "secret:d0erdgfmp25c762i8np0".parse().ok(),
         proxy: Proxy {
@@ -236,7 +239,12 @@ fn options_that_depend_on_others() {
 
 #[test]
 fn the_proxy_of_the_model_fills_the_gaps() {
-    let model = Proxy::of_model("http://model:1", "http://model:2", "localhost").unwrap();
+    let model =
+        |http: &str| ModelProxy { http: http.into(), https: "http://model:2".into(), no: "localhost".into() };
+    let wrong = parse(&options(json!({})), &model("model:1")).unwrap_err();
+    let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+    assert_eq!(wrong, ["juju-http-proxy: is not a URL; start it with http:// or https://"]);
+    let model = model("http://model:1");
     let config = parse(&options(json!({"https-proxy": "http://own:3"})), &model).unwrap();
     let shown = |url: Option<ProxyUrl>| url.map(|u| u.to_string());
     assert_eq!(shown(config.proxy.http).as_deref(), Some("http://model:1"));
@@ -255,7 +263,7 @@ fn a_password_is_in_no_text() {
         .filter(|o| o.contains("proxy") || o.contains("url") || o.contains("env"))
         .map(|o| (o.to_owned(), json!(format!("http://u:{marker}@p:x/ {marker}"))))
         .collect();
-    let problems = parse(&everywhere, &Proxy::default()).unwrap_err();
+    let problems = parse(&everywhere, &ModelProxy::default()).unwrap_err();
     assert!(problems.len() >= 6, "{problems:?}");
     assert!(!format!("{problems:?}").contains(marker), "{problems:?}");
 }
@@ -284,7 +292,7 @@ proptest! {
         set in proptest::collection::vec(any_json(), options::declared().count()),
     ) {
         let set: Map<_, _> = options::declared().map(str::to_owned).zip(set).collect();
-        if let Err(problems) = parse(&set, &Proxy::default()) {
+        if let Err(problems) = parse(&set, &ModelProxy::default()) {
             prop_assert!(!problems.is_empty());
             for problem in problems {
                 prop_assert!(!problem.to_string().chars().any(char::is_control), "{problem}");

@@ -1,12 +1,11 @@
 //! Child processes: the one door to other programs. Each has a deadline, and its output is kept for the error.
 
+use super::talk::talk;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
-use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 /// What a program left behind.
 #[derive(Debug)]
@@ -92,25 +91,12 @@ impl Cmd {
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
         self.command.stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         let mut child = self.command.spawn().with_context(|| format!("failed to start {name}"))?;
-
-        let feeder = child.stdin.take().zip(self.stdin).map(|(mut pipe, input)| {
-            // A child that ends without reading all of it is judged by its exit code.
-            thread::spawn(move || drop(pipe.write_all(&input)))
-        });
-        let stdout = collect(child.stdout.take());
-        let stderr = collect(child.stderr.take());
-        let status = wait(&mut child, self.deadline).with_context(|| format!("failed to wait for {name}"))?;
-        let Some(status) = status else {
+        let told = talk(&mut child, self.stdin.unwrap_or_default(), self.deadline);
+        let Some(told) = told.with_context(|| format!("failed to wait for {name}"))? else {
             bail!("{name} did not end within {} s and was killed", self.deadline.as_secs());
         };
-        if let Some(feeder) = feeder {
-            drop(feeder.join());
-        }
-        Ok(Output {
-            status,
-            stdout: stdout.join().unwrap_or_default(),
-            stderr: stderr.join().unwrap_or_default(),
-        })
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Output { status: told.status, stdout: text(told.stdout), stderr: text(told.stderr) })
     }
 
     fn name(&self) -> String {
@@ -120,38 +106,46 @@ impl Cmd {
     }
 }
 
-fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            drop(pipe.read_to_end(&mut bytes));
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
-}
-
-/// `None`: it overran and was killed.
-fn wait(child: &mut Child, deadline: Duration) -> std::io::Result<Option<ExitStatus>> {
-    let end = Instant::now() + deadline;
-    let mut pause = Duration::from_micros(200);
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if Instant::now() >= end {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
-    }
-}
-
 /// The end of a program's complaint: enough to understand, short enough for a log line.
 pub fn tail(text: &str) -> &str {
     let text = text.trim();
     let start = text.len().saturating_sub(1024);
     let start = (start..text.len()).find(|&i| text.is_char_boundary(i)).unwrap_or(text.len());
     &text[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn sh(script: &str) -> Cmd {
+        cmd("sh").args(["-c", script])
+    }
+
+    #[test]
+    fn what_it_says_and_how_it_ends() {
+        let out = sh("echo out; echo err >&2; exit 3").output().unwrap();
+        assert_eq!((out.code(), out.stdout.as_str(), out.stderr.as_str()), (3, "out\n", "err\n"));
+        assert_eq!(sh("kill -9 $$").output().unwrap().code(), 128 + 9);
+        let why = sh("echo reason >&2; exit 1").run().unwrap_err().to_string();
+        assert!(why.ends_with("failed (1): reason"), "{why}");
+    }
+
+    #[test]
+    fn more_than_a_pipe_holds_goes_both_ways() {
+        let input = "0123456789abcdef".repeat(64 * 1024);
+        assert_eq!(cmd("cat").stdin(input.clone()).run().unwrap(), input);
+        assert_eq!(sh("cat >&2").stdin(input.clone()).output().unwrap().stderr, input);
+        assert_eq!(sh("exit 0").stdin(input).output().unwrap().code(), 0, "nobody read it");
+    }
+
+    #[test]
+    fn neither_one_that_hangs_nor_one_that_it_leaves_behind_is_waited_for() {
+        let before = Instant::now();
+        let why = sh("exec sleep 600").deadline(Duration::from_millis(50)).output().unwrap_err().to_string();
+        assert!(why.ends_with("did not end within 0 s and was killed"), "{why}");
+        assert_eq!(sh("sleep 60 & echo done").run().unwrap(), "done\n");
+        assert!(before.elapsed() < Duration::from_secs(30));
+    }
 }

@@ -1,24 +1,16 @@
 //! The web node's API on this machine.
 
+//!
+//! By a client without TLS: one that has it takes longer to make than the answer takes to come, and every hook asks.
+
 use crate::parse::Secret;
-use anyhow::{Context, Result};
-use reqwest::{Client, Method, StatusCode};
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::time::Duration;
-
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().context("failed to start a runtime")
-}
-
-/// Without proxies and without CA certificates, which take longer to load than the request: it is this machine.
-fn client(timeout: Duration) -> Result<Client> {
-    Client::builder()
-        .no_proxy()
-        .tls_built_in_root_certs(false)
-        .timeout(timeout)
-        .build()
-        .context("failed to make a client")
-}
+use url::form_urlencoded::Serializer;
 
 #[derive(Deserialize)]
 struct Info {
@@ -27,17 +19,30 @@ struct Info {
 
 /// The version that `/api/v1/info` tells; `None` if nothing, or nothing sensible, answers.
 pub fn info(port: u16, timeout: Duration) -> Option<String> {
-    let client = client(timeout).ok()?;
-    runtime().ok()?.block_on(async {
-        let answer = client.get(format!("http://127.0.0.1:{port}/api/v1/info")).send().await.ok()?;
-        answer.error_for_status().ok()?.json().await.ok().map(|info: Info| info.version)
-    })
+    let request = minreq::get(format!("http://127.0.0.1:{port}/api/v1/info")).with_timeout(timeout.as_secs());
+    answer(request).ok().map(|info: Info| info.version)
 }
+
+/// Sends the request and reads the JSON of its answer.
+fn answer<T: DeserializeOwned>(request: minreq::Request) -> Result<T> {
+    serde_json::from_slice(send(request)?.as_bytes())
+        .context("the web node answers with something else than expected")
+}
+
+/// Sends the request; an answer that is no success is an error.
+fn send(request: minreq::Request) -> Result<minreq::Response> {
+    let answer = request.send().context("the web node does not answer")?;
+    match answer.status_code {
+        200..300 => Ok(answer),
+        code => bail!("the web node answers {code} {}", answer.reason_phrase),
+    }
+}
+
+/// How long the API may take for what it is asked here.
+const PATIENCE: u64 = 20;
 
 /// The web node's API with the administrator's rights.
 pub struct Api {
-    client: Client,
-    runtime: tokio::runtime::Runtime,
     base: String,
     token: Secret,
 }
@@ -62,21 +67,21 @@ impl Api {
     /// # Errors
     /// The web node does not answer, or knows another password.
     pub fn login(port: u16, user: &str, password: &str) -> Result<Self> {
-        let (client, runtime) = (client(Duration::from_secs(20))?, runtime()?);
         let base = format!("http://127.0.0.1:{port}");
-        let form = [
-            ("grant_type", "password"),
-            ("username", user),
-            ("password", password),
-            ("scope", "openid profile email federated:id groups"),
-        ];
-        let token: Token = runtime.block_on(async {
+        let form = Serializer::new(String::new())
+            .append_pair("grant_type", "password")
+            .append_pair("username", user)
+            .append_pair("password", password)
+            .append_pair("scope", "openid profile email federated:id groups")
+            .finish();
+        let request = minreq::post(format!("{base}/sky/issuer/token"))
             // The client id and secret are public: every fly has them.
-            let request = client.post(format!("{base}/sky/issuer/token")).basic_auth("fly", Some("Zmx5"));
-            let answer = request.form(&form).send().await?.error_for_status()?;
-            answer.json().await
-        })?;
-        Ok(Api { client, runtime, base, token: Secret::new(token.access_token) })
+            .with_header("Authorization", format!("Basic {}", STANDARD.encode("fly:Zmx5")))
+            .with_header("Content-Type", "application/x-www-form-urlencoded")
+            .with_body(form)
+            .with_timeout(PATIENCE);
+        let token: Token = answer(request)?;
+        Ok(Api { base, token: Secret::new(token.access_token) })
     }
 
     /// The registered workers.
@@ -84,9 +89,7 @@ impl Api {
     /// # Errors
     /// The web node does not answer.
     pub fn workers(&self) -> Result<Vec<Worker>> {
-        let request =
-            self.client.get(format!("{}/api/v1/workers", self.base)).bearer_auth(self.token.expose());
-        Ok(self.runtime.block_on(async { request.send().await?.error_for_status()?.json().await })?)
+        answer(self.with_token(minreq::get(format!("{}/api/v1/workers", self.base))))
     }
 
     /// Retires or prunes a worker; one that is not there is as good as pruned.
@@ -94,12 +97,15 @@ impl Api {
     /// # Errors
     /// The web node refuses, for example to prune a running worker.
     pub fn worker(&self, name: &str, verb: &str) -> Result<()> {
-        let url = format!("{}/api/v1/workers/{name}/{verb}", self.base);
-        let request = self.client.request(Method::PUT, url).bearer_auth(self.token.expose());
-        let answer = self.runtime.block_on(async { request.send().await })?;
-        if answer.status() != StatusCode::NOT_FOUND {
-            answer.error_for_status()?;
+        let request = self.with_token(minreq::put(format!("{}/api/v1/workers/{name}/{verb}", self.base)));
+        match request.send().context("the web node does not answer")? {
+            gone if gone.status_code == 404 => Ok(()),
+            done if (200..300).contains(&done.status_code) => Ok(()),
+            refused => bail!("the web node answers {} {}", refused.status_code, refused.reason_phrase),
         }
-        Ok(())
+    }
+
+    fn with_token(&self, request: minreq::Request) -> minreq::Request {
+        request.with_header("Authorization", format!("Bearer {}", self.token.expose())).with_timeout(PATIENCE)
     }
 }

@@ -3,3 +3,5 @@
 pub mod cmd;
 pub mod fs;
 pub mod http;
+pub mod systemd;
+mod talk;

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const RECORD: &str = ".installed.json";
+/// The archive's digest, for the units: what a service was started with includes the bytes that it runs.
+const DIGEST: &str = ".sha256";
 const STAGING: &str = ".staging-";
 
 /// A version that is whole and checked.
@@ -202,6 +204,7 @@ fn retire(root: &Root, dir: &Path) -> Result<bool> {
 
 /// Writes the record of a version: from here on it counts as installed.
 pub(super) fn record(dir: &Path, installed: &Installed) -> Result<()> {
+    fs::write_atomic(&dir.join(DIGEST), format!("{}\n", installed.sha256).as_bytes(), 0o644, None)?;
     fs::write_atomic(&dir.join(RECORD), &serde_json::to_vec_pretty(installed)?, 0o644, None)?;
     sync_dir(dir)
 }

@@ -5,8 +5,10 @@
 //! foreign memory is simply read again.
 
 use super::tools::Bag;
+use crate::config::ModelProxy;
 use crate::event::{Context, Event, Phase, RelationEvent, bare_secret_id};
 use crate::parse::UnitName;
+use crate::role::Worker;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,14 +28,14 @@ pub struct Memory {
     pub secrets: BTreeMap<String, Bag>,
     /// This unit's address, as others reach it, by endpoint.
     pub addresses: BTreeMap<String, IpAddr>,
-    /// The newest options that had no problem: what runs goes on by them.
-    pub good_options: Option<Map<String, Value>>,
+    /// The newest options, with the model's proxy, that had no problem: what runs goes on by them.
+    pub good_options: Option<(Map<String, Value>, ModelProxy)>,
     /// The resource `concourse` as the agent keeps it.
     pub resource: Option<std::path::PathBuf>,
     /// Names of workers whose units are gone and that may still be on the web node's list.
     pub departed: BTreeSet<String>,
-    /// Inode of the worker's connection to its web node, once that was seen to last.
-    pub link: Option<u64>,
+    /// Inodes of the workers' connections to their web node, once those were seen to last.
+    pub links: BTreeMap<Worker, u64>,
     /// The charm that filled this memory; another one reads everything again.
     pub charm: String,
 }
@@ -122,9 +124,9 @@ impl Memory {
             return;
         }
         if event.phase == Phase::Departed {
-            self.departed.insert(unit.worker_name());
+            self.departed.extend(unit.worker_names());
         } else {
-            self.departed.remove(&unit.worker_name());
+            self.departed.retain(|name| !unit.worker_names().contains(name));
         }
     }
 
@@ -169,7 +171,6 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Proxy;
 
     fn context(event: Event) -> Context {
         Context {
@@ -177,7 +178,7 @@ mod tests {
             model: String::new(),
             model_uuid: String::new(),
             charm_dir: String::new(),
-            model_proxy: Proxy::default(),
+            model_proxy: ModelProxy::default(),
             event,
         }
     }

@@ -7,10 +7,10 @@ use crate::install;
 use crate::juju::memory::Memory;
 use crate::parse::Version;
 use crate::paths;
-use crate::world::{FileOnDisk, Machine, Role};
+use crate::world::{FileOnDisk, Machine, Worker};
 use anyhow::Result;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads the machine under `root`.
 ///
@@ -31,10 +31,20 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
     let others = installed.iter().map(|i| &i.version).filter(|v| Some(*v) != current.as_ref());
     let in_use = others.filter(|v| install::in_use(root, v)).cloned().collect();
     let services = services(root)?;
-    let runs = services.get(&Role::Worker).is_some_and(|s| s.active || s.changing);
+    let rests = |worker: &Worker| {
+        let runs = services.get(&worker.role()).is_some_and(|s| s.active || s.changing);
+        !runs && root.path(worker.paths().work_dir).exists()
+    };
     // Only where a worker has been can it have left something; and looking through all processes takes its time.
-    let containers =
-        root.is_machine() && !runs && root.path(paths::WORK_DIR).exists() && !processes(root)?.is_empty();
+    let resting: Vec<Worker> = Worker::ALL.into_iter().filter(rests).collect();
+    let left = if root.is_machine() && !resting.is_empty() { processes(root)? } else { vec![] };
+    let containers = left.into_iter().map(|(worker, _)| worker).filter(|w| resting.contains(w)).collect();
+    let (mut volumes, mut work_dirs) = (BTreeMap::new(), BTreeMap::new());
+    for worker in Worker::ALL {
+        volumes.extend(json(root, worker.paths().volumes)?.map(|found| (worker, found)));
+        let id = read(&root.path(worker.paths().work_dir_id))?;
+        work_dirs.extend(id.map(|id| (worker, id.trim().to_owned())));
+    }
     Ok(Machine {
         claim: read(&root.path(paths::CLAIM))?.filter(|claim| is_alive(root, claim)),
         user: user(root)?,
@@ -57,9 +67,9 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
         services,
         containers,
         web: None,
-        connected: false,
-        volumes: json(root, paths::VOLUMES)?,
-        work_dir: read(&root.path(paths::WORK_DIR_ID))?.map(|id| id.trim().to_owned()),
+        connected: BTreeSet::new(),
+        volumes,
+        work_dirs,
         leftovers: paths::OURS
             .iter()
             .filter(|path| root.path(path).symlink_metadata().is_ok())

@@ -16,6 +16,7 @@ pub use network::{is_linked, lasting_link};
 use crate::world::{Concern, Record, Role, World};
 use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Key of the record in Juju's state of the unit.
 pub const RECORD: &str = "record";
@@ -24,7 +25,9 @@ pub const RECORD: &str = "record";
 #[derive(Debug, Default)]
 pub struct Session {
     /// What was read from Juju.
-    pub memory: Memory,
+    pub memory: Rc<Memory>,
+    /// The same as it stands on disk; damaged or missing, it is read from Juju again.
+    pub kept: String,
     /// What became stale with this event.
     pub stale: Stale,
     /// The record as it was when the hook began.
@@ -56,13 +59,16 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
 
     let parsed = config::parse(&options, &context.model_proxy);
     if parsed.is_ok() {
-        session.memory.good_options = Some(options);
+        let good = Some((options, context.model_proxy.clone()));
+        if session.memory.good_options != good {
+            Rc::make_mut(&mut session.memory).good_options = good;
+        }
     }
     let (config, problems) = match parsed {
         Ok(config) => (Some(config), vec![]),
         Err(problems) => {
             let good = session.memory.good_options.as_ref();
-            (good.and_then(|options| config::parse(options, &context.model_proxy).ok()), problems)
+            (good.and_then(|(options, proxy)| config::parse(options, proxy).ok()), problems)
         }
     };
 
@@ -81,11 +87,17 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
     };
     let wanted: Vec<String> = secrets::wanted(&world).into_iter().map(str::to_owned).collect();
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    read::secrets(&mut session.memory, &session.stale, &wanted)?;
+    // Held by nobody else, it is changed in place.
+    world.memory = Rc::default();
+    read::secrets(Rc::make_mut(&mut session.memory), &session.stale, &wanted)?;
+    world.memory = session.memory.clone();
     // What this event made stale has been read; a later look in the same hook reads only what is new.
     session.stale = Stale::default();
-    world.memory = session.memory.clone();
-    network::probe(root, &mut world, &mut session.memory.link)?;
+    let mut links = session.memory.links.clone();
+    network::probe(root, &mut world, &mut links)?;
+    if links != session.memory.links {
+        Rc::make_mut(&mut session.memory).links = links;
+    }
     Ok(world)
 }
 

@@ -1,10 +1,11 @@
 //! Whether the services really work: the web node answers, the worker holds a connection to a TSA.
 
+use super::containers::sockets;
 use crate::host::fs::Root;
 use crate::host::http;
 use crate::parse::Host;
 use crate::view::tsa::{TSA_PORT, Tsa, registration};
-use crate::world::{Role, WebInfo, World};
+use crate::world::{Role, WebInfo, Worker, World};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,43 +15,81 @@ use std::time::{Duration, Instant};
 /// A web node that is alive answers in milliseconds.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Fills in what can only be seen over the network.
+/// Fills in what can only be seen over the network. `known` has the workers' connections, and is brought up to date.
 ///
 /// # Errors
 /// The tables of connections can't be read.
-pub fn probe(root: &Root, world: &mut World, link: &mut Option<u64>) -> Result<()> {
+pub fn probe(root: &Root, world: &mut World, known: &mut BTreeMap<Worker, u64>) -> Result<()> {
     if let (true, Some(config)) = (world.service(Role::Web).active, &world.config) {
         world.machine.web = http::info(config.web_port, ANSWER).map(|version| WebInfo { version });
     }
-    if world.service(Role::Worker).active {
-        let servers = registration(world).servers;
-        let links = links(root, &servers)?;
-        if !link.is_some_and(|known| links.contains(&known)) {
-            *link = if links.is_empty() { None } else { lasting_link(root, &servers, LASTING * 2)? };
+    for worker in Worker::ALL {
+        let service = world.service(worker.role());
+        if service.active {
+            let link = registered(root, worker, service.pid, &registration(world).servers, known)?;
+            known.remove(&worker);
+            known.extend(link.map(|link| (worker, link)));
+            world.machine.connected.extend(link.map(|_| worker));
         }
-        world.machine.connected = link.is_some();
     }
     Ok(())
+}
+
+/// The worker's connection, if it is registered.
+fn registered(
+    root: &Root,
+    worker: Worker,
+    pid: Option<u32>,
+    servers: &[Tsa],
+    known: &BTreeMap<Worker, u64>,
+) -> Result<Option<u64>> {
+    let link = known.get(&worker).copied();
+    if link.is_some_and(|link| !servers.is_empty() && holds(root, pid, link)) {
+        return Ok(link);
+    }
+    let links = links(root, servers)?;
+    if link.is_some_and(|link| links.contains(&link)) {
+        return Ok(link);
+    }
+    let foreign = known.iter().filter(|(other, _)| **other != worker).map(|(_, link)| *link).collect();
+    if links.is_subset(&foreign) {
+        return Ok(None);
+    }
+    lasting_link(root, worker, servers, LASTING * 2)
+}
+
+/// Whether the worker still holds this socket: it closes one whose other side is gone. The kernel's tables of
+/// connections tell it too, but take milliseconds to read, however few there are.
+fn holds(root: &Root, pid: Option<u32>, inode: u64) -> bool {
+    let Some(pid) = pid else { return false };
+    let Ok(open) = std::fs::read_dir(root.path(format!("/proc/{pid}/fd"))) else { return false };
+    let socket = format!("socket:[{inode}]");
+    open.flatten()
+        .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|link| link.as_os_str() == socket.as_str()))
 }
 
 /// A connection that is still there after this time belongs to a worker that was accepted and has registered: one
 /// that is refused is cut off within milliseconds and tries again after seconds.
 const LASTING: Duration = Duration::from_millis(2500);
 
-/// Waits, so long at most, for a connection to one of the servers that lasts; gives its socket's inode.
+/// Waits, so long at most, for a connection of the worker to one of the servers that lasts; gives its socket's inode.
 ///
 /// # Errors
 /// The kernel's tables can't be read.
-pub fn lasting_link(root: &Root, servers: &[Tsa], patience: Duration) -> Result<Option<u64>> {
+pub fn lasting_link(root: &Root, worker: Worker, servers: &[Tsa], patience: Duration) -> Result<Option<u64>> {
     let end = Instant::now() + patience;
     let mut seen: BTreeMap<u64, Instant> = BTreeMap::new();
+    let mut foreign = BTreeSet::new();
     loop {
         let now = Instant::now();
         let links = links(root, servers)?;
         seen.retain(|inode, _| links.contains(inode));
-        for inode in links {
+        for inode in links.difference(&foreign.clone()).copied() {
             if now.duration_since(*seen.entry(inode).or_insert(now)) >= LASTING {
-                return Ok(Some(inode));
+                if sockets(root, worker)?.contains(&inode) {
+                    return Ok(Some(inode));
+                }
+                foreign.insert(inode);
             }
         }
         if now >= end {
@@ -77,12 +116,13 @@ fn links(root: &Root, servers: &[Tsa]) -> Result<BTreeSet<u64>> {
         .collect())
 }
 
-/// Whether the worker has any connection to a TSA, when its relation may not say any more which one that is.
+/// Whether a worker has any connection to a TSA, when its relation may not say any more which one that is.
 ///
 /// # Errors
 /// The kernel's tables can't be read.
-pub fn is_linked(root: &Root, link: Option<u64>) -> Result<bool> {
-    Ok(connections(root)?.iter().any(|(remote, inode)| remote.port() == TSA_PORT || Some(*inode) == link))
+pub fn is_linked(root: &Root, links: &BTreeMap<Worker, u64>) -> Result<bool> {
+    let known = |inode: u64| links.values().any(|link| *link == inode);
+    Ok(connections(root)?.iter().any(|(remote, inode)| remote.port() == TSA_PORT || known(*inode)))
 }
 
 /// All established connections of this machine.

@@ -16,11 +16,13 @@ pub mod devices;
 pub mod edit;
 pub mod exec;
 pub mod folders;
+pub mod hook;
 pub mod json;
 pub mod next;
 pub mod policy;
 pub mod report;
 pub mod request;
+pub mod require;
 
 use std::fmt;
 

@@ -36,9 +36,11 @@ impl UnitName {
         self.number
     }
 
-    /// Its name as a Concourse worker: `worker-0`.
-    pub fn worker_name(&self) -> String {
-        format!("{}-{}", self.application, self.number)
+    /// The names under which its Concourse workers register: `worker-0`, and `worker-0-untagged` for the one without
+    /// tags, which no other unit's worker can have.
+    pub fn worker_names(&self) -> [String; 2] {
+        let name = format!("{}-{}", self.application, self.number);
+        [name.clone(), name + "-untagged"]
     }
 }
 
@@ -109,7 +111,7 @@ mod tests {
         ]);
         let unit = UnitName::parse("gpu-worker/12").unwrap();
         assert_eq!((unit.application(), unit.number()), ("gpu-worker", 12));
-        assert_eq!(unit.worker_name(), "gpu-worker-12");
+        assert_eq!(unit.worker_names(), ["gpu-worker-12", "gpu-worker-12-untagged"]);
         assert!(UnitName::parse("w/2").unwrap() < UnitName::parse("w/10").unwrap(), "ordered by number");
     }
 

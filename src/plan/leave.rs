@@ -2,7 +2,8 @@
 
 use crate::paths;
 use crate::step::{Farewell, Step};
-use crate::world::{Concern, Role, World};
+use crate::view::worker::running;
+use crate::world::{Concern, Role, Worker, World};
 use std::time::Duration;
 
 /// In most removals the worker has retired with its relation, and this finds nothing to do.
@@ -11,18 +12,19 @@ const LAST_WORDS: Duration = Duration::from_secs(60);
 /// Services stop; files stay.
 pub fn stop(world: &World) -> Vec<Step> {
     let mut steps = vec![];
-    let worker = world.service(Role::Worker);
-    if (worker.active || worker.changing) && !world.troubles.contains_key(&Concern::Leave) {
-        steps.push(Step::Leave(Farewell::Retire, LAST_WORDS));
+    let workers = running(world);
+    let some = !workers.is_empty();
+    if some && !world.troubles.contains_key(&Concern::Leave) {
+        steps.push(Step::Leave(workers, Farewell::Retire, LAST_WORDS));
     }
-    if worker.active || worker.changing || world.machine.containers {
-        steps.push(Step::EndContainers);
+    if some || !world.machine.containers.is_empty() {
+        steps.push(Step::EndContainers(Worker::ALL.to_vec()));
     }
     let web = world.service(Role::Web);
     if web.active || web.changing {
         steps.push(Step::Stop(Role::Web));
     }
-    for role in [Role::Worker, Role::Web] {
+    for role in [Role::Untagged, Role::Worker, Role::Web] {
         if world.service(role).enabled {
             steps.push(Step::Enable(role, false));
         }

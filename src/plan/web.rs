@@ -17,7 +17,7 @@ pub fn steps(world: &World) -> Vec<Step> {
     if !roles(world).web {
         return away(world);
     }
-    let Some(current) = &world.machine.current else { return vec![] };
+    let Some(current) = world.current() else { return vec![] };
     let Ok(files) = files(world) else { return keys_only(world) };
     let service = world.service(Role::Web);
     let mut steps = writes(world, &files);
@@ -81,11 +81,13 @@ fn proven(world: &World) -> Option<Step> {
 
 /// Workers of units that are gone leave the list at once, and not after a minute as stalled ones.
 fn prune(world: &World) -> Option<Step> {
-    let related = workers(world).names;
-    let names: Vec<String> =
-        world.memory.departed.iter().filter(|n| !related.contains(*n)).cloned().collect();
     let possible = world.machine.web.is_some() && !world.troubles.contains_key(&Concern::Prune);
-    (possible && !names.is_empty()).then_some(Step::Prune(names))
+    if !possible || world.memory.departed.is_empty() {
+        return None;
+    }
+    let related = workers(world).names;
+    let names: Vec<String> = world.memory.departed.difference(&related).cloned().collect();
+    (!names.is_empty()).then_some(Step::Prune(names))
 }
 
 fn away(world: &World) -> Vec<Step> {

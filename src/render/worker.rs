@@ -1,4 +1,4 @@
-//! The worker's settings.
+//! The workers' settings.
 
 use super::env::EnvFile;
 use super::proxies;
@@ -6,8 +6,9 @@ use crate::config::{Config, Side, settings_for};
 use crate::parse::{Secret, Tag};
 use crate::paths;
 use crate::view::tsa::Tsa;
-use crate::world::Volumes;
+use crate::world::{Volumes, Worker};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 /// All that the settings depend on.
 pub struct WorkerInput<'a> {
@@ -15,17 +16,21 @@ pub struct WorkerInput<'a> {
     pub config: &'a Config,
     /// The operator's secret settings, by their Concourse names.
     pub secrets: &'a BTreeMap<String, Secret>,
+    /// Which of the unit's workers.
+    pub worker: Worker,
     /// The worker's name, the same for ever.
     pub name: String,
     /// Where to register.
     pub servers: &'a [Tsa],
-    /// Tags to advertise.
+    /// Tags of the main worker.
     pub tags: &'a BTreeSet<Tag>,
     /// How volumes are kept.
     pub volumes: Volumes,
+    /// An address of this machine, where containers find its DNS proxy.
+    pub address: Option<IpAddr>,
 }
 
-/// Renders `/etc/concourse/worker.env`.
+/// Renders `/etc/concourse/worker.env` or `worker-untagged.env`.
 ///
 /// # Errors
 /// A value that systemd can't hand on; the sentence names its variable only.
@@ -34,7 +39,7 @@ pub fn worker_env(input: &WorkerInput<'_>) -> Result<String, String> {
     let mut env = EnvFile::default();
     let hosts: Vec<String> = input.servers.iter().map(|tsa| tsa.host.to_string()).collect();
     env.set("CONCOURSE_NAME", &input.name);
-    env.set("CONCOURSE_WORK_DIR", paths::WORK_DIR);
+    env.set("CONCOURSE_WORK_DIR", input.worker.paths().work_dir);
     env.set("CONCOURSE_TSA_HOST", hosts.join(","));
     env.set("CONCOURSE_TSA_PUBLIC_KEY", paths::TSA_KEYS);
     env.set("CONCOURSE_TSA_WORKER_PRIVATE_KEY", paths::WORKER_KEY);
@@ -49,8 +54,10 @@ pub fn worker_env(input: &WorkerInput<'_>) -> Result<String, String> {
         env.set("CONCOURSE_CONTAINERD_DNS_SERVER", servers.join(","));
     }
     // A tag may hold a comma, at which CONCOURSE_TAG would split it; so tags are arguments (proven.md §1).
-    let tags: Vec<String> = input.tags.iter().map(|tag| format!("--tag={tag}")).collect();
-    env.set("WORKER_TAG_ARGS", tags.join(" "));
+    if input.worker == Worker::Main {
+        let tags: Vec<String> = input.tags.iter().map(|tag| format!("--tag={tag}")).collect();
+        env.set("WORKER_TAG_ARGS", tags.join(" "));
+    }
     proxies(&mut env, &config.proxy);
     for (name, value) in settings_for(Side::Worker, &config.env) {
         env.set(name, value);
@@ -58,8 +65,44 @@ pub fn worker_env(input: &WorkerInput<'_>) -> Result<String, String> {
     for (name, value) in settings_for(Side::Worker, input.secrets) {
         env.set(name, value.expose());
     }
+    if input.worker == Worker::Untagged {
+        second(&mut env, input);
+    }
     env.render().map_err(|e| e.to_string())
 }
+
+/// What a worker listens on, and Concourse's default.
+const PORTS: [(&str, u16); 5] = [
+    ("CONCOURSE_BIND_PORT", 7777),
+    ("CONCOURSE_BAGGAGECLAIM_BIND_PORT", 7788),
+    ("CONCOURSE_HEALTHCHECK_BIND_PORT", 8888),
+    ("CONCOURSE_DEBUG_BIND_PORT", 7776),
+    ("CONCOURSE_BAGGAGECLAIM_DEBUG_BIND_PORT", 7787),
+];
+
+/// A second worker listens elsewhere. The network of containers it shares with the first one: Concourse gives the
+/// bridge, the list of leased addresses and the chains of the firewall fixed names (worker/runtime/cni_network.go), so
+/// that only equal settings leave one worker's containers their network when the other one starts.
+fn second(env: &mut EnvFile, input: &WorkerInput<'_>) {
+    let config = input.config;
+    for (name, usual) in PORTS {
+        // An operator who moved the first one's port has moved this one's as well.
+        let first = config.env.get(name).and_then(|port| port.parse().ok()).unwrap_or(usual);
+        let port: u16 = first.checked_add(APART).unwrap_or_else(|| first - APART);
+        env.set(name, port.to_string());
+    }
+    if config.dns_proxy {
+        // Only one process can have port 53: the first worker's proxy answers for both.
+        let mut servers: Vec<String> = config.dns_servers.iter().map(ToString::to_string).collect();
+        servers.extend(input.address.map(|ip| ip.to_string()));
+        env.set("CONCOURSE_CONTAINERD_DNS_PROXY_ENABLE", "false");
+        env.set("CONCOURSE_CONTAINERD_DNS_SERVER", servers.join(","));
+        env.set("CONCOURSE_CONTAINERD_ALLOW_HOST_ACCESS", "true");
+    }
+}
+
+/// From a port of the first worker to that of the second.
+const APART: u16 = 10_000;
 
 /// Renders the drop-in for what differs between machines.
 pub fn worker_dropin(volumes: Volumes) -> String {
@@ -74,7 +117,7 @@ pub fn worker_dropin(volumes: Volumes) -> String {
     text
 }
 
-/// The host keys that the worker trusts: those of all its web nodes.
+/// The host keys that the workers trust: those of all its web nodes.
 pub fn tsa_keys(servers: &[Tsa]) -> String {
     let keys: BTreeSet<String> = servers.iter().map(|tsa| tsa.key.to_string()).collect();
     keys.into_iter().map(|key| key + "\n").collect()

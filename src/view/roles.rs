@@ -1,7 +1,8 @@
 //! What this unit is.
 
+use super::worker::tags;
 use crate::config::DeploymentMode;
-use crate::world::{Role, World};
+use crate::world::{Role, Worker, World};
 
 /// Which services belong on this unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,6 +11,8 @@ pub struct Roles {
     pub web: bool,
     /// It is a worker.
     pub worker: bool,
+    /// It has a second worker, without tags.
+    pub untagged: bool,
 }
 
 impl Roles {
@@ -18,19 +21,28 @@ impl Roles {
         match role {
             Role::Web => self.web,
             Role::Worker => self.worker,
+            Role::Untagged => self.untagged,
         }
+    }
+
+    /// The workers among them.
+    pub fn workers(self) -> Vec<Worker> {
+        Worker::ALL.into_iter().filter(|worker| self.has(worker.role())).collect()
     }
 }
 
 /// The roles by options and leadership; none while no options were ever good.
 pub fn roles(world: &World) -> Roles {
     let Some(config) = &world.config else { return Roles::default() };
-    match config.mode {
-        DeploymentMode::Auto => Roles { web: world.leader, worker: !world.leader },
-        DeploymentMode::All => Roles { web: true, worker: true },
-        DeploymentMode::Web => Roles { web: true, worker: false },
-        DeploymentMode::Worker => Roles { web: false, worker: true },
-    }
+    let (web, worker) = match config.mode {
+        DeploymentMode::Auto => (world.leader, !world.leader),
+        DeploymentMode::All => (true, true),
+        DeploymentMode::Web => (true, false),
+        DeploymentMode::Worker => (false, true),
+    };
+    // A worker without tags takes untagged steps itself.
+    let untagged = worker && config.worker_untagged && !tags(config).is_empty();
+    Roles { web, worker, untagged }
 }
 
 /// Whether web nodes and workers find each other inside this application.

@@ -4,6 +4,7 @@ use super::database::{Database, database};
 use super::secrets::{admin_password, operator, web_keys};
 use super::workers::workers;
 use crate::config::secret_settings;
+use crate::install::Installed;
 use crate::parse::Secret;
 use crate::paths;
 use crate::render::web::{WebInput, web_env};
@@ -90,19 +91,19 @@ pub fn operator_settings(world: &World) -> Result<BTreeMap<String, Secret>, Stat
 }
 
 /// The digest that the unit's `ExecStartPre` will record when started with these files and this version.
-pub fn start_digest(files: &[File], current: &crate::parse::Version) -> String {
+pub fn start_digest(files: &[File], current: &Installed) -> String {
     digest(files, &[paths::WEB_UNIT, paths::WEB_ENV, paths::HOST_KEY, paths::SESSION_KEY], current)
 }
 
-/// SHA-256 over the named files and the link to the version, as `sha256sum` prints it.
-pub fn digest(files: &[File], inputs: &[&str], current: &crate::parse::Version) -> String {
+/// SHA-256 over the named files, the link to the version and its archive's digest, as `sha256sum` prints it.
+pub fn digest(files: &[File], inputs: &[&str], current: &Installed) -> String {
     let mut sum = Sha256::new();
     for path in inputs {
         if let Some(file) = files.iter().find(|f| f.path == *path) {
             sum.update(&file.text);
         }
     }
-    sum.update(format!("versions/{current}\n"));
+    sum.update(format!("versions/{}\n{}\n", current.version, current.sha256));
     hex(&sum.finalize())
 }
 

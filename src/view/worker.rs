@@ -1,23 +1,35 @@
-//! The worker's files as they should be, or what they still lack.
+//! The workers' files as they should be, or what they still lack.
 
 use super::roles::peers_exchange;
 use super::tsa::registration;
-use super::web::{digest, operator_settings};
-use crate::config::VolumeDriver;
-use crate::parse::{PublicKey, Version};
+use super::web::{address, digest, operator_settings};
+use crate::config::{Config, VolumeDriver};
+use crate::install::Installed;
+use crate::parse::{PublicKey, Tag};
 use crate::paths;
 use crate::render::worker::{WorkerInput, tsa_keys, worker_dropin, worker_env};
 use crate::step::{File, FileOwner, Level, Status};
-use crate::world::{Volumes, World};
+use crate::world::{Volumes, Worker, World};
+use std::collections::BTreeSet;
 
-/// The unit's text, as it ships.
-pub const UNIT: &str = include_str!("../../charm/units/concourse-worker.service");
+/// The text of a worker's unit, as it ships.
+fn unit(worker: Worker) -> &'static str {
+    match worker {
+        Worker::Main => include_str!("../../charm/units/concourse-worker.service"),
+        Worker::Untagged => include_str!("../../charm/units/concourse-worker-untagged.service"),
+    }
+}
 
-/// Everything the worker reads, its own key aside, which is made on the machine and never leaves it.
+/// The tags of a unit's main worker.
+pub fn tags(config: &Config) -> BTreeSet<Tag> {
+    config.tags.iter().cloned().collect()
+}
+
+/// Everything that a worker reads, its own key aside, which is made on the machine and never leaves it.
 ///
 /// # Errors
 /// What is missing, as the status that says so.
-pub fn files(world: &World) -> Result<Vec<File>, Status> {
+pub fn files(world: &World, worker: Worker) -> Result<Vec<File>, Status> {
     let blocked = |message: String| Status { level: Level::Blocked, message };
     let waiting = |message: &str| Status { level: Level::Waiting, message: message.to_owned() };
     let config = world.config.as_ref().ok_or_else(|| blocked("The options have never been valid".into()))?;
@@ -33,15 +45,21 @@ pub fn files(world: &World) -> Result<Vec<File>, Status> {
         });
     }
     let secrets = operator_settings(world)?;
-    let volumes = world.machine.volumes.ok_or_else(|| waiting("Waiting for a way to keep volumes"))?;
-    let tags = config.tags.iter().cloned().collect();
+    let volumes =
+        world.machine.volumes.get(&worker).ok_or_else(|| waiting("Waiting for a way to keep volumes"))?;
+    let address = address(world);
+    if worker == Worker::Untagged && config.dns_proxy && address.is_none() {
+        return Err(waiting("Waiting for Juju to tell this unit's address"));
+    }
     let env = worker_env(&WorkerInput {
         config,
         secrets: &secrets,
-        name: world.unit.worker_name(),
+        worker,
+        name: worker.name(&world.unit),
         servers: &found.servers,
-        tags: &tags,
-        volumes,
+        tags: &tags(config),
+        volumes: *volumes,
+        address,
     })
     .map_err(blocked)?;
     let file = |path: &str, text: &str, mode| File {
@@ -51,25 +69,25 @@ pub fn files(world: &World) -> Result<Vec<File>, Status> {
         owner: FileOwner::Root,
     };
     Ok(vec![
-        file(paths::WORKER_UNIT, UNIT, 0o644),
-        file(paths::WORKER_DROPIN, &worker_dropin(volumes), 0o644),
-        file(paths::WORKER_ENV, &env, 0o600),
+        file(worker.paths().unit, unit(worker), 0o644),
+        file(worker.paths().dropin, &worker_dropin(*volumes), 0o644),
+        file(worker.paths().env, &env, 0o600),
         file(paths::TSA_KEYS, &tsa_keys(&found.servers), 0o644),
     ])
 }
 
 /// The digest that the unit's `ExecStartPre` will record when started with these files and this version.
-pub fn start_digest(files: &[File], worker_key: &str, current: &Version) -> String {
+pub fn start_digest(worker: Worker, files: &[File], worker_key: &str, current: &Installed) -> String {
     let key =
         File { path: paths::WORKER_KEY.into(), text: worker_key.into(), mode: 0o600, owner: FileOwner::Root };
     let mut all = files.to_vec();
     all.push(key);
-    let inputs =
-        [paths::WORKER_UNIT, paths::WORKER_DROPIN, paths::WORKER_ENV, paths::WORKER_KEY, paths::TSA_KEYS];
+    let own = worker.paths();
+    let inputs = [own.unit, own.dropin, own.env, paths::WORKER_KEY, paths::TSA_KEYS];
     digest(&all, &inputs, current)
 }
 
-/// The worker's public key.
+/// The workers' public key.
 pub fn public_key(world: &World) -> Option<PublicKey> {
     world.file(paths::WORKER_KEY_PUB)?.trim().parse().ok()
 }
@@ -104,7 +122,16 @@ pub fn volume_candidates(driver: VolumeDriver) -> Vec<Volumes> {
 }
 
 /// Whether `volume-driver` names another way than the one in use, which takes a drain and a resume to change.
-pub fn waits_for_drain(world: &World) -> bool {
+pub fn waits_for_drain(world: &World, worker: Worker) -> bool {
     let candidates = world.config.as_ref().map(|c| volume_candidates(c.volume_driver)).unwrap_or_default();
-    world.machine.volumes.is_some_and(|used| !candidates.contains(&used))
+    world.machine.volumes.get(&worker).is_some_and(|used| !candidates.contains(used))
+}
+
+/// The workers that run, or are about to.
+pub fn running(world: &World) -> Vec<Worker> {
+    let runs = |worker: &Worker| {
+        let service = world.service(worker.role());
+        service.active || service.changing
+    };
+    Worker::ALL.into_iter().filter(runs).collect()
 }

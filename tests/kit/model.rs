@@ -1,6 +1,7 @@
 //! A machine and a Juju small enough to be obviously right: what each step leaves behind.
 
 use super::unit::KEYS;
+use super::unit::memory;
 use concourse_ci_machine::event::Goal;
 use concourse_ci_machine::host::fs::Owner;
 use concourse_ci_machine::install::{Installed, Origin};
@@ -8,7 +9,7 @@ use concourse_ci_machine::parse::Version;
 use concourse_ci_machine::paths;
 use concourse_ci_machine::plan::plan;
 use concourse_ci_machine::step::{FileOwner, SecretSource, Step};
-use concourse_ci_machine::world::{Concern, FileOnDisk, Role, WebInfo, World};
+use concourse_ci_machine::world::{Concern, FileOnDisk, Role, WebInfo, Worker, World};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 
@@ -17,6 +18,8 @@ use std::collections::BTreeSet;
 pub struct Model {
     /// Versions that do not come up.
     pub broken: BTreeSet<Version>,
+    /// Services that come up with no version but 8.2.5.
+    pub deaf: BTreeSet<Role>,
     /// Stop after so many steps, as kill -9 would.
     pub cut: Option<usize>,
 }
@@ -90,7 +93,9 @@ impl Model {
             Step::MarkFailed(failed) => {
                 machine.failed = Some(failed.clone());
                 let proven = machine.previous.clone().map(|v| format!("{v}\n")).unwrap_or_default();
-                world.troubles.retain(|c, _| !matches!(c, Concern::Web | Concern::Worker));
+                world
+                    .troubles
+                    .retain(|c, _| !matches!(c, Concern::Web | Concern::Worker | Concern::Untagged));
                 world.started.clear();
                 put(world, paths::PROVEN, &proven, 0o644, Owner { uid: 0, gid: 0 });
             }
@@ -103,18 +108,27 @@ impl Model {
             Step::ShareSecret { label, relation, content } => {
                 let id = format!("secret:{label}");
                 let content = secret(world, *content);
-                world.memory.secrets.insert((*label).to_owned(), content);
+                memory(world).secrets.insert((*label).to_owned(), content);
                 world.record.app_bags.entry(relation.clone()).or_default().insert((*label).to_owned(), id);
             }
             Step::ReplaceSecret { id, content } => {
                 let content = secret(world, *content);
-                world.memory.secrets.insert(id.trim_start_matches("secret:").to_owned(), content);
+                memory(world).secrets.insert(id.trim_start_matches("secret:").to_owned(), content);
             }
-            Step::ProbeVolumes(candidates) => machine.volumes = candidates.first().copied(),
-            Step::InitWorkDir => {
-                let id = format!("id-{}", world.record.work_dir.as_ref().map_or(0, String::len));
-                machine.work_dir = Some(id.clone());
-                world.record.work_dir = Some(id);
+            Step::ProbeVolumes(worker, candidates) => {
+                machine.volumes.extend(candidates.first().map(|found| (*worker, *found)));
+            }
+            Step::InitWorkDir(worker) => {
+                let id = format!("id-{}", world.record.work_dirs.get(worker).map_or(0, String::len));
+                machine.work_dirs.insert(*worker, id.clone());
+                world.record.work_dirs.insert(*worker, id);
+            }
+            Step::RemoveWorkDir(worker) => {
+                assert!(!runs(world, *worker), "{worker:?} loses its work dir while it runs");
+                for path in [worker.paths().work_dir, worker.paths().volumes] {
+                    remove(world, path);
+                }
+                world.record.work_dirs.remove(worker);
             }
             Step::Enable(role, on) => machine.services.entry(*role).or_default().enabled = *on,
             Step::DaemonReload => machine.services.values_mut().for_each(|s| s.stale = false),
@@ -124,8 +138,8 @@ impl Model {
                 world.machine.services.entry(*role).or_default().loaded_keys = Some(keys);
             }
             Step::Stop(role) => stop(world, *role),
-            Step::Leave(..) => stop(world, Role::Worker),
-            Step::Prune(names) => world.memory.departed.retain(|n| !names.contains(n)),
+            Step::Leave(workers, ..) => workers.iter().for_each(|worker| stop(world, worker.role())),
+            Step::Prune(names) => memory(world).departed.retain(|n| !names.contains(n)),
             Step::Publish { relation, app, values } => {
                 let bags = if *app { &mut world.record.app_bags } else { &mut world.record.unit_bags };
                 let bag = bags.entry(relation.clone()).or_default();
@@ -135,8 +149,14 @@ impl Model {
             Step::OpenPort(port) => drop(world.record.ports.insert(port.clone()).then_some(())),
             Step::ClosePort(port) => drop(world.record.ports.remove(port).then_some(())),
             Step::TellVersion(version) => world.record.version = Some(version.clone()),
-            Step::Say(_) | Step::RemoveEmptyDir(_) | Step::ForgetWorker => {}
-            Step::EndContainers => machine.containers = false,
+            Step::Say(_) | Step::RemoveEmptyDir(_) | Step::ForgetWorker(_) => {}
+            Step::EndContainers(workers) => {
+                machine.containers.retain(|worker| !workers.contains(worker));
+                assert!(
+                    !workers.iter().any(|worker| runs(world, *worker)),
+                    "containers of a running worker are ended"
+                );
+            }
             Step::Migrate(_) | Step::MigrateDown { .. } => {}
         }
         refresh(world);
@@ -145,15 +165,12 @@ impl Model {
 
     fn start(&self, world: &mut World, role: Role) -> Result<(), String> {
         world.started.insert(role);
-        let inputs: &[&str] = match role {
-            Role::Web => &[paths::WEB_UNIT, paths::WEB_ENV, paths::HOST_KEY, paths::SESSION_KEY],
-            Role::Worker => &[
-                paths::WORKER_UNIT,
-                paths::WORKER_DROPIN,
-                paths::WORKER_ENV,
-                paths::WORKER_KEY,
-                paths::TSA_KEYS,
-            ],
+        let inputs: &[&str] = match worker(role) {
+            None => &[paths::WEB_UNIT, paths::WEB_ENV, paths::HOST_KEY, paths::SESSION_KEY],
+            Some(worker) => {
+                let own = worker.paths();
+                &[own.unit, own.dropin, own.env, paths::WORKER_KEY, paths::TSA_KEYS]
+            }
         };
         let needed: Vec<&&str> = inputs.iter().filter(|path| world.file(path).is_none()).collect();
         assert!(needed.is_empty(), "{role:?} started before {needed:?} was written");
@@ -162,12 +179,14 @@ impl Model {
         let service = world.machine.services.entry(role).or_default();
         service.started_with = Some(with);
         service.loaded_keys = (role == Role::Web).then_some(keys);
-        service.active = !self.broken.contains(&current);
+        let deaf = self.deaf.contains(&role) && current != Version::new(8, 2, 5);
+        service.active = !self.broken.contains(&current) && !deaf;
         service.changing = !service.active;
         let up = service.active;
-        match role {
-            Role::Web => world.machine.web = up.then(|| WebInfo { version: current.to_string() }),
-            Role::Worker => world.machine.connected = up,
+        match worker(role) {
+            None => world.machine.web = up.then(|| WebInfo { version: current.to_string() }),
+            Some(worker) if up => drop(world.machine.connected.insert(worker)),
+            Some(worker) => drop(world.machine.connected.remove(&worker)),
         }
         if up { Ok(()) } else { Err(format!("{role:?} did not come up")) }
     }
@@ -187,20 +206,33 @@ fn remove(world: &mut World, path: &str) {
     match path {
         paths::FAILED => machine.failed = None,
         paths::OVERRIDE => machine.override_version = None,
-        paths::VOLUMES => machine.volumes = None,
-        paths::WORK_DIR => machine.work_dir = None,
         paths::VAR => machine.claim = None,
         _ => {}
+    }
+    for worker in Worker::ALL {
+        if path == worker.paths().volumes {
+            machine.volumes.remove(&worker);
+        } else if path == worker.paths().work_dir {
+            machine.work_dirs.remove(&worker);
+        }
     }
 }
 
 fn stop(world: &mut World, role: Role) {
     let service = world.machine.services.entry(role).or_default();
     (service.active, service.changing) = (false, false);
-    match role {
-        Role::Web => world.machine.web = None,
-        Role::Worker => world.machine.connected = false,
+    match worker(role) {
+        None => world.machine.web = None,
+        Some(worker) => drop(world.machine.connected.remove(&worker)),
     }
+}
+
+fn worker(role: Role) -> Option<Worker> {
+    Worker::ALL.into_iter().find(|worker| worker.role() == role)
+}
+
+fn runs(world: &World, worker: Worker) -> bool {
+    world.machine.services.get(&worker.role()).is_some_and(|service| service.active)
 }
 
 fn secret(world: &World, source: SecretSource) -> concourse_ci_machine::juju::tools::Bag {
@@ -220,8 +252,8 @@ fn secret(world: &World, source: SecretSource) -> concourse_ci_machine::juju::to
 /// As the units' `ExecStartPre` does it.
 fn digest(world: &World, inputs: &[&str], with_version: bool) -> String {
     let mut all: String = inputs.iter().filter_map(|path| world.file(path)).collect();
-    if let (true, Some(version)) = (with_version, &world.machine.current) {
-        all.push_str(&format!("versions/{version}\n"));
+    if let (true, Some(current)) = (with_version, world.current()) {
+        all.push_str(&format!("versions/{}\n{}\n", current.version, current.sha256));
     }
     Sha256::digest(all).iter().map(|b| format!("{b:02x}")).collect()
 }

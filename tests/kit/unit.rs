@@ -37,7 +37,7 @@ impl TestUnit {
             config: None,
             problems: vec![],
             leader: true,
-            memory: Memory::default(),
+            memory: Memory::default().into(),
             record: Record::default(),
             committed: Record::default(),
             machine: Machine { arch: "amd64".into(), ..Machine::default() },
@@ -48,7 +48,7 @@ impl TestUnit {
         let app = unit.world.unit.application().to_owned();
         let mut unit = unit.related("concourse-peer:0", &app, &[], &[]);
         for endpoint in ["concourse-peer", "web-tsa", "monitoring"] {
-            unit.world.memory.addresses.insert(endpoint.into(), "10.0.0.5".parse().unwrap());
+            memory(&mut unit.world).addresses.insert(endpoint.into(), "10.0.0.5".parse().unwrap());
         }
         unit
     }
@@ -63,10 +63,15 @@ impl TestUnit {
         Self::new("worker/0", "worker").tsa("10.0.0.5:2222").settled()
     }
 
+    /// A unit with a worker that has a tag and one that has none, at rest and registered.
+    pub fn two_workers() -> Self {
+        Self::worker_unit().config("tag", "gpu").config("worker-untagged", true).settled()
+    }
+
     /// Sets an option as `juju config` would; one that is bad keeps the good ones before it.
     pub fn config(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.options.insert(name.to_owned(), value.into());
-        match config::parse(&self.options, &config::Proxy::default()) {
+        match config::parse(&self.options, &config::ModelProxy::default()) {
             Ok(good) => (self.world.config, self.world.problems) = (Some(good), vec![]),
             Err(problems) => self.world.problems = problems,
         }
@@ -80,20 +85,20 @@ impl TestUnit {
         app_bag: &[(&str, &str)],
         units: &[(&str, &[(&str, &str)])],
     ) -> Self {
-        let relation = self.world.memory.relation_mut(id.split(':').next().unwrap(), id);
+        let relation = memory(&mut self.world).relation_mut(id.split(':').next().unwrap(), id);
         *relation = Relation { app: Some(app.into()), app_bag: bag(app_bag), units: relation.units.clone() };
         relation.units.extend(units.iter().map(|(unit, pairs)| ((*unit).to_owned(), bag(pairs))));
         self
     }
 
     pub fn unrelated(mut self, id: &str) -> Self {
-        self.world.memory.retain_relations(id.split(':').next().unwrap(), &[]);
+        memory(&mut self.world).retain_relations(id.split(':').next().unwrap(), &[]);
         self
     }
 
     pub fn database(mut self, password: &str) -> Self {
         let content = bag(&[("username", "relation-3"), ("password", password)]);
-        self.world.memory.secrets.insert("db0".into(), content);
+        memory(&mut self.world).secrets.insert("db0".into(), content);
         let app_bag =
             [("endpoints", "10.0.0.9:5432"), ("database", "concourse"), ("secret-user", "secret:db0")];
         self.related("database:3", "postgresql", &app_bag, &[])
@@ -134,4 +139,9 @@ impl TestUnit {
         let status = status(&self.world);
         format!("{}: {}", status.level.word(), status.message)
     }
+}
+
+/// What the unit remembers, to change it.
+pub fn memory(world: &mut World) -> &mut Memory {
+    std::rc::Rc::make_mut(&mut world.memory)
 }

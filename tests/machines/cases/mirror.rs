@@ -100,6 +100,18 @@ fn machine_a_resource_needs_no_mirror() {
     cloud.settle();
     cloud.wait_active("worker/0");
     assert_eq!(cloud.workers(), ["worker-0 running"]);
+
+    // The same version in other bytes, as a patched build would be: what runs is what was given.
+    let before = cloud.pid("2", "concourse-worker");
+    let patched = tempfile::tempdir().unwrap();
+    let archive = patched.path().join("concourse.tgz");
+    let repack = format!("gzip -dc {} | gzip -1 > {}", release.display(), archive.display());
+    assert!(std::process::Command::new("sh").args(["-c", &repack]).status().unwrap().success());
+    cloud.juju(&["attach-resource", "worker", &format!("concourse={}", archive.display())]);
+    cloud.settle();
+    cloud.wait_active("worker/0");
+    assert_ne!(cloud.pid("2", "concourse-worker"), before, "the old bytes still run");
+    assert_eq!(cloud.workers(), ["worker-0 running"]);
 }
 
 fn assert_says(cloud: &Cloud, start: &str, words: &str) {

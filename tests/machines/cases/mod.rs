@@ -10,4 +10,5 @@ mod options;
 mod reboot;
 mod relation;
 mod secrets;
+mod untagged;
 mod upgrade;

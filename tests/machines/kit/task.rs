@@ -13,7 +13,7 @@ mkdir -p /run/task && cd /run/task && export HOME=$PWD
 if [ -e /opt/concourse/current/STAND-IN ]; then
     task() { /opt/concourse/current/bin/concourse standin-task --web http://127.0.0.1:8080 --user admin --password-file password "$@"; }
     case $1 in
-    start) task --tag "$2" --detach -- sh -c "$3" ;;
+    start) task ${2:+--tag "$2"} --detach -- sh -c "$3" ;;
     follow)
         code=0
         task --attach "$2" -- true || code=$?
@@ -27,7 +27,7 @@ start)
     ./fly -t task login -c http://127.0.0.1:8080 -u admin -p "$(cat password)" >/dev/null
     jq -n --arg script "$3" '{platform: "linux", image_resource: {type: "mock", source: {mirror_self: true, initial_version: "1"}},
         run: {path: "sh", args: ["-c", $script]}}' >task.yml
-    ./fly -t task execute -c task.yml --tag "$2" >out 2>&1 </dev/null &
+    ./fly -t task execute -c task.yml ${2:+--tag "$2"} >out 2>&1 </dev/null &
     for _ in $(seq 300); do
         id=$(sed -n 's/^executing build \([0-9]*\).*/\1/p' out) && [ -n "$id" ] && break
         sleep 0.1
@@ -51,12 +51,12 @@ pub struct Task<'a> {
     began: Instant,
 }
 
-/// Starts a script on the worker with that tag; the web node is on machine 1.
+/// Starts a script on a worker with that tag, or without tags for an empty one; the web node is on machine 1.
 pub fn start_task<'a>(cloud: &'a Cloud, tag: &str, script: &str) -> Task<'a> {
     let password = cloud.password("web/0");
     cloud.exec("1", &format!("mkdir -p /run/task; umask 077; printf %s '{password}' > /run/task/password"));
     let began = Instant::now();
-    let id = client(cloud, &format!("start {tag} '{script}'"));
+    let id = client(cloud, &format!("start '{tag}' '{script}'"));
     let task = Task { cloud, id: id.trim().to_owned(), began };
     wait(&format!("the first output of task {}", task.id), Duration::from_secs(90), || {
         if task.seen().is_empty() { Err("nothing".to_owned()) } else { Ok(()) }

@@ -36,6 +36,8 @@ pub const OPTIONS: &[Opt] = &[
     dft("baggageclaim-driver", "detect"),
     dft("baggageclaim-bind-ip", "127.0.0.1"),
     dft("baggageclaim-bind-port", "7788"),
+    dft("baggageclaim-debug-bind-ip", "127.0.0.1"),
+    dft("baggageclaim-debug-bind-port", "7787"),
     dft("baggageclaim-log-level", "info"),
     one("containerd-config"),
     one("containerd-bin"),
@@ -82,8 +84,8 @@ pub struct Config {
     pub allowed_devices: Vec<String>,
     /// Name servers for containers; empty: the machine's own.
     pub dns_servers: Vec<String>,
-    /// garden, baggageclaim, debug and health addresses.
-    pub addresses: [String; 4],
+    /// garden, baggageclaim, the two debug and health addresses.
+    pub addresses: [String; 5],
 }
 
 impl Config {
@@ -152,6 +154,7 @@ impl Config {
                 address("bind-ip", "bind-port")?,
                 address("baggageclaim-bind-ip", "baggageclaim-bind-port")?,
                 address("debug-bind-ip", "debug-bind-port")?,
+                address("baggageclaim-debug-bind-ip", "baggageclaim-debug-bind-port")?,
                 address("healthcheck-bind-ip", "healthcheck-bind-port")?,
             ],
         })

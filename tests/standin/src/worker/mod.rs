@@ -129,8 +129,8 @@ fn start_beacon(
 
 /// The ports that the real worker opens; those of the stand-in only say that they are there.
 fn listen(config: &Config) -> Result<()> {
-    let [garden, baggageclaim, debug, health] = &config.addresses;
-    for address in [garden, baggageclaim, debug] {
+    let [garden, baggageclaim, debug, volume_debug, health] = &config.addresses;
+    for address in [garden, baggageclaim, debug, volume_debug] {
         http::serve(
             address,
             None,
