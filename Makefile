@@ -50,7 +50,7 @@ demo-clean: ## nothing of the demo stays
 	tests/demo clean
 
 bench: test-tools ## ratios against peers, measured in one run
-	cargo build --release --locked --bins
+	cargo build --release --locked --bin dispatch --bin runc-gpu-wrapper
 	benches/wrapper/run
 	benches/run
 

@@ -16,7 +16,5 @@ use std::ffi::{c_char, c_int};
 )]
 #[unsafe(no_mangle)]
 pub extern "C" fn main(_count: c_int, _args: *const *const c_char) -> c_int {
-    // Told already, in the way that runc tells it.
-    let _refusal = bundle::run(std::env::args_os());
-    1
+    bundle::run(std::env::args_os()).into()
 }

@@ -8,7 +8,7 @@ use super::folders::{self, Found};
 use super::json::Tree;
 use super::policy::{Access, Gpus, Policy, Steps};
 use super::request::{Request, VISIBLE, is_task};
-use super::{Refusal, report, said};
+use super::{Refusal, report, require, said};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -177,12 +177,7 @@ fn requirements(env: &[(String, String)], driver: &Driver, unit: &Unit) -> Resul
         return Ok(());
     }
     let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    met(&env, driver, unit).map_err(Refusal::new)
-}
-
-/// Stands where `super::require::check` will be.
-fn met(_env: &[(&str, &str)], _driver: &Driver, _unit: &Unit) -> Result<(), String> {
-    Ok(())
+    require::check(&env, driver, unit).map_err(Refusal::new)
 }
 
 fn gather(edits: &Edits, additions: &mut Additions, equipment: &mut Equipment) -> Result<(), Refusal> {
