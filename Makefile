@@ -18,7 +18,7 @@ charm: ## concourse-ci-machine_amd64.charm, for juju deploy
 lint: ## format, clippy, shellcheck
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck tools/* tests/cloud tests/demo tests/demo-task tests/releases .ci/run tests/machines/machines tests/postgresql/{pack,dispatch} tests/standin/pack
+	shellcheck benches/wrapper/{run,bash-jq,bash-jq-loop} tools/* tests/cloud tests/demo tests/demo-task tests/releases .ci/run tests/machines/machines tests/postgresql/{pack,dispatch} tests/standin/pack
 
 unit: ## tests that need no machine
 	cargo test --workspace --locked
@@ -51,6 +51,7 @@ demo-clean: ## nothing of the demo stays
 
 bench: test-tools ## ratios against peers, measured in one run
 	cargo build --release --locked --bin dispatch --bin runc-gpu-wrapper
+	benches/wrapper/run
 	benches/run
 
 clean:

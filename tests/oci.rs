@@ -191,3 +191,13 @@ fn the_program_is_small_and_knows_no_network() {
         assert!(text.len() <= 1 << 20, "the wrapper has {} bytes", text.len());
     }
 }
+
+#[test]
+fn the_same_program_is_the_hook_of_gpu_containers() {
+    let done = std::process::Command::new(env!("CARGO_BIN_EXE_runc-gpu-wrapper"))
+        .args(["gpu-hook", "--tree", "x"])
+        .output();
+    let done = done.unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!((done.status.code(), said.contains("--tree DIR is missing")), (Some(1), true), "{said}");
+}

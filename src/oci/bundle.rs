@@ -5,7 +5,7 @@ use super::create::equip;
 use super::exec::Equipment;
 use super::json::Tree;
 use super::policy::Policy;
-use super::{Refusal, next, report, said};
+use super::{Refusal, hook, next, report, said};
 use nix::unistd::{Gid, Uid, fchown};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -13,11 +13,19 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Runs as `runc`. Comes back only if the real one was not started.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> Refusal {
+/// What the device data names as the subcommand of its hook; no runc has one of this name.
+const HOOK: &str = "gpu-hook";
+
+/// Runs as `runc`, or as the hook of a GPU container. Comes back with an exit status if the real runc was not started.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     let mut args = args.into_iter();
     let name = args.next().unwrap_or_else(|| "runc".into());
     let args: Vec<OsString> = args.collect();
+    if let Some((first, rest)) = args.split_first()
+        && first == HOOK
+    {
+        return hook::main(rest);
+    }
     let (call, passed) = (Call::parse(&args), next::passed());
     let policy = next::policy(&next::policy_path());
     let prepared = match &call.verb {
@@ -29,7 +37,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Refusal {
     };
     let refusal = prepared.err().unwrap_or_else(|| pass_on(&name, &args, policy.as_ref().ok(), passed));
     report::refusal(&call, &refusal.to_string());
-    refusal
+    1
 }
 
 fn pass_on(name: &OsStr, args: &[OsString], policy: Option<&Policy>, passed: u32) -> Refusal {

@@ -8,7 +8,7 @@ use super::folders::{self, Found};
 use super::json::Tree;
 use super::policy::{Access, Gpus, Policy, Steps};
 use super::request::{Request, VISIBLE, is_task};
-use super::{Refusal, report, said};
+use super::{Refusal, report, require, said};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -18,7 +18,7 @@ use std::path::Path;
 /// # Errors
 /// It should have what it can't; the sentence is for the author of the pipeline.
 pub fn equip(config: &mut Tree<'_>, bundle: &Path, policy: Result<&Policy, &String>) -> Result<(), Refusal> {
-    let seen = look(config);
+    let mut seen = look(config);
     let task = is_task(seen.destinations.iter().map(String::as_str));
     let policy = match policy {
         Ok(policy) => policy,
@@ -31,7 +31,17 @@ pub fn equip(config: &mut Tree<'_>, bundle: &Path, policy: Result<&Policy, &Stri
     if task {
         gpus(&seen, policy.gpus.as_ref(), &mut additions).map_err(gpu)?;
     }
+    // runc makes no nodes in any user namespace, be it one around the whole worker (an unprivileged LXD machine).
+    if additions.nodes.iter().any(|node| node.host != node.path) {
+        let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        seen.user_namespace |= !maps_everybody(&map);
+    }
     add(config, &seen, &additions)
+}
+
+/// Whether a `uid_map` is that of the first user namespace, as runc tells it.
+fn maps_everybody(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// Says at once what it is about.
@@ -162,8 +172,12 @@ fn give(
 }
 
 /// Whether the image's `NVIDIA_REQUIRE_*` are met.
-fn requirements(_env: &[(String, String)], _driver: &Driver, _unit: &Unit) -> Result<(), Refusal> {
-    Ok(())
+fn requirements(env: &[(String, String)], driver: &Driver, unit: &Unit) -> Result<(), Refusal> {
+    if unit.vendor != Vendor::Nvidia {
+        return Ok(());
+    }
+    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    require::check(&env, driver, unit).map_err(Refusal::new)
 }
 
 fn gather(edits: &Edits, additions: &mut Additions, equipment: &mut Equipment) -> Result<(), Refusal> {
@@ -208,4 +222,17 @@ fn gone(path: &Path, why: &str) -> Refusal {
          the task's params to run without",
         path.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::maps_everybody;
+
+    #[test]
+    fn the_first_user_namespace_maps_everybody() {
+        assert!(maps_everybody("         0          0 4294967295\n"));
+        for other in ["0 1000000 1000000000", "0 0 65536", "", "0 0 4294967295\n1 1 1"] {
+            assert!(!maps_everybody(other), "{other}");
+        }
+    }
 }

@@ -191,3 +191,51 @@ fn normal(path: &Path) -> String {
     let parts = path.components().filter(|c| !matches!(c, Component::RootDir | Component::CurDir));
     parts.map(|part| format!("/{}", part.as_os_str().to_string_lossy())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(host: &str, path: &str) -> Mount {
+        Mount { host: host.into(), path: path.into(), options: vec!["rbind".into(), "ro".into()] }
+    }
+
+    fn mounted(before: &str, mounts: Vec<Mount>) -> Vec<String> {
+        let text = format!("{{\"mounts\":{before}}}");
+        let mut config = Tree::parse(&text).unwrap();
+        let seen = look(&mut config);
+        add(&mut config, &seen, &Additions { mounts, ..Additions::default() }).unwrap();
+        let after: Value = serde_json::from_str(&config.to_string()).unwrap();
+        let shown = |m: &Value| {
+            format!("{} < {}", m["destination"].as_str().unwrap(), m["source"].as_str().unwrap_or(""))
+        };
+        after["mounts"].as_array().unwrap().iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_mount_hides_none_that_is_inside_of_it() {
+        let before = r#"[{"destination":"/proc"},{"destination":"/srv/a/x"},{"destination":"/srv/ab"}]"#;
+        let ours = vec![mount("/1", "/srv/a/x/y"), mount("/2", "/srv/a"), mount("/3", "/srv/c")];
+        assert_eq!(
+            mounted(before, ours),
+            ["/proc < ", "/srv/a < /2", "/srv/a/x < ", "/srv/ab < ", "/srv/c < /3", "/srv/a/x/y < /1"]
+        );
+    }
+
+    #[test]
+    fn a_mount_takes_the_place_of_one_there() {
+        let before = r#"[{"destination":"/srv//a/","source":"/old"},{"destination":"/b"}]"#;
+        assert_eq!(mounted(before, vec![mount("/new", "/srv/a")]), ["/srv/a < /new", "/b < "]);
+        assert_eq!(mounted("null", vec![mount("/1", "/a"), mount("/2", "/a")]), ["/a < /2"]);
+    }
+
+    #[test]
+    fn what_is_no_bundle_is_said() {
+        for text in [r#"{"mounts":{}}"#, r#"{"mounts":7}"#, "[]"] {
+            let mut config = Tree::parse(text).unwrap();
+            let seen = look(&mut config);
+            let additions = Additions { mounts: vec![mount("/1", "/a")], ..Additions::default() };
+            assert!(add(&mut config, &seen, &additions).is_err(), "{text}");
+        }
+    }
+}

@@ -288,7 +288,9 @@ mod tests {
                         let _ = value.elements().map(Iterator::count);
                     }
                 }
-                let _ = tree.elements().map(|e| e.for_each(|e| drop(e.elements().map(Iterator::count))));
+                for element in tree.elements().into_iter().flatten() {
+                    let _ = element.elements().map(Iterator::count);
+                }
             });
             assert_eq!(same, text);
         }

@@ -5,5 +5,5 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(2).collect();
-    concourse_ci_machine::oci::hook::main(&args)
+    concourse_ci_machine::oci::hook::main(&args).into()
 }

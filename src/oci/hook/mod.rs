@@ -19,7 +19,6 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// What the hook was asked: `--tree DIR [--link TARGET::PATH]… [--mode MODE:PATH]…`.
 #[derive(Debug, Default, PartialEq)]
@@ -32,13 +31,13 @@ struct Args {
     modes: Vec<(u32, PathBuf)>,
 }
 
-/// Runs the hook. `args` are those after its name; the state of the container comes on stdin.
-pub fn main(args: &[OsString]) -> ExitCode {
+/// Runs the hook, and has its exit status. `args` are those after its name; the state of the container comes on stdin.
+pub fn main(args: &[OsString]) -> u8 {
     match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(why) => {
             eprintln!("the GPU's driver could not be added to the container: {why}");
-            ExitCode::FAILURE
+            1
         }
     }
 }
