@@ -94,10 +94,10 @@ pub fn folders(root: &Root) -> Found {
 fn programs(root: &Root) -> Result<Option<String>> {
     let there = |path: &&str| root.path(path).symlink_metadata().is_ok();
     let stamp = read(&root.path(paths::PROGRAMS_STAMP))?;
-    if [paths::WRAPPER, paths::WRAPPER_LINK, paths::RUNC_LINK].iter().all(|path| there(path)) {
+    if [paths::WRAPPER, paths::WRAPPER_LINK, paths::RUNC_LINK].iter().all(there) {
         return Ok(Some(stamp.unwrap_or_default()));
     }
-    let rest = stamp.is_some() || [paths::PROGRAMS, paths::WRAPPER_LINK].iter().any(|path| there(path));
+    let rest = stamp.is_some() || [paths::PROGRAMS, paths::WRAPPER_LINK].iter().any(there);
     Ok(rest.then(String::new))
 }
 

@@ -4,6 +4,7 @@ use super::{removals, writes};
 use crate::paths;
 use crate::step::Step;
 use crate::view::runtime::files;
+use crate::view::worker::running;
 use crate::world::World;
 
 /// Brings the wrapper to where it should be, or away.
@@ -18,8 +19,8 @@ pub fn steps(world: &World) -> Vec<Step> {
 }
 
 fn away(world: &World) -> Vec<Step> {
-    // Containers that still run have nothing to ask of it.
-    if !world.machine.containers.is_empty() {
+    // It is the runc of every container that still runs.
+    if !running(world).is_empty() || !world.machine.containers.is_empty() {
         return vec![];
     }
     let mut steps = removals(world, &[paths::POLICY]);

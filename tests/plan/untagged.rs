@@ -333,6 +333,10 @@ fn another_role_ends_both() {
     generate Rsa key /var/lib/concourse/keys/session_signing_key
     share secret concourse-keys
     share secret concourse-admin
+    remove /etc/concourse/runtime.json
+    remove /usr/local/bin/runc-gpu-wrapper
+    remove /usr/local/lib/concourse-ci-machine
+    remove /var/lib/concourse/charm/programs
     disable concourse-worker.service
     disable concourse-worker-untagged.service
     remove /etc/systemd/system/concourse-worker-untagged.service
