@@ -118,6 +118,7 @@ fn a_policy_without_runc_or_none_finds_the_one_in_path() {
     for policy in [
         json!(null),
         json!("{"),
+        json!({"format": 1, "runc": "@TMP@/bin/runc", "folders": {"steps": "none", "root": "/srv"}}),
         json!({"format": 1, "runc": "/not/there", "folders": {"steps": "none", "root": "/srv"}}),
     ] {
         let mut spec = asking();

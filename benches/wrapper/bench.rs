@@ -89,27 +89,31 @@ fn main() {
             }
         }
     }
-    let bare = median(&mut rows[0].times);
+    let bare = quantiles(&mut rows[0].times);
+    println!(
+        "a runc that does nothing: {:.2} ms (median of {rounds}; {:.2} in the quickest tenth)\n",
+        bare[0], bare[1]
+    );
+    println!("| what | adds, ms | in the quickest tenth |\n|---|---|---|");
     let mut added = vec![];
-    println!("a runc that does nothing: {bare:.2} ms (median of {rounds})\n\n| what | adds, ms |\n|---|---|");
     for row in &mut rows[1..] {
-        added.push(median(&mut row.times) - bare);
-        println!("| {} | {:.2} |", row.name, added[added.len() - 1]);
+        let times = quantiles(&mut row.times);
+        added.push([times[0] - bare[0], times[1] - bare[1]]);
+        println!("| {} | {:.2} | {:.2} |", row.name, times[0] - bare[0], times[1] - bare[1]);
     }
-    let verdict = |ok: bool| if ok { "ok" } else { "missed" };
     let [three, each, one, none, _, hundred, start, exec, _] = added[..] else { unreachable!("nine rows") };
-    println!("\n| goal | result | |\n|---|---|---|");
-    println!("| create adds at most 1.5 ms | {three:.2} | {} |", verdict(three <= 1.5));
-    for (peer, time) in [("a jq for each folder", each), ("one jq", one)] {
-        let times = time / three;
-        println!(
-            "| at least 60 times less than bash with {peer} | {times:.0} | {} |",
-            verdict(times >= 60.0)
-        );
-    }
-    println!("| 100 folders at most twice 0 | {:.2} | {} |", hundred / none, verdict(hundred / none <= 2.0));
-    println!("| other subcommands add at most 0.6 ms | {start:.2} | {} |", verdict(start <= 0.6));
-    println!("| exec without GPUs adds at most 0.6 ms | {exec:.2} | {} |", verdict(exec <= 0.6));
+    println!("\n| goal | median | quickest tenth |\n|---|---|---|");
+    let goal = |what: &str, result: [f64; 2], ok: fn(f64) -> bool| {
+        let cell = |r: f64| format!("{r:.2}: {}", if ok(r) { "ok" } else { "missed" });
+        println!("| {what} | {} | {} |", cell(result[0]), cell(result[1]));
+    };
+    let ratio = |a: [f64; 2], b: [f64; 2]| [a[0] / b[0], a[1] / b[1]];
+    goal("create adds at most 1.5 ms", three, |r| r <= 1.5);
+    goal("at least 60 times less than bash with a jq for each folder", ratio(each, three), |r| r >= 60.0);
+    goal("at least 60 times less than bash with one jq", ratio(one, three), |r| r >= 60.0);
+    goal("100 folders at most twice 0", ratio(hundred, none), |r| r <= 2.0);
+    goal("other subcommands add at most 0.6 ms", start, |r| r <= 0.6);
+    goal("exec without GPUs adds at most 0.6 ms", exec, |r| r <= 0.6);
 }
 
 /// Milliseconds of one call on a fresh bundle.
@@ -137,7 +141,8 @@ fn measure(dir: &Path, row: &Row, config: &str, process: &str) -> f64 {
     time
 }
 
-fn median(times: &mut [f64]) -> f64 {
+/// The median, and what the quickest tenth stays below: on a busy machine that is nearer to a machine at rest.
+fn quantiles(times: &mut [f64]) -> [f64; 2] {
     times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    [times[times.len() / 2], times[times.len() / 10]]
 }

@@ -6,7 +6,7 @@ use super::edit::{Additions, Seen, add, look};
 use super::exec::Equipment;
 use super::folders::{self, Found};
 use super::json::Tree;
-use super::policy::{Access, Gpus, Policy, Steps};
+use super::policy::{Gpus, Policy, Steps};
 use super::request::{Request, VISIBLE, is_task};
 use super::{Refusal, report, require, said};
 use std::fs;
@@ -119,13 +119,19 @@ fn gpus(seen: &Seen, gpus: Option<&Gpus>, additions: &mut Additions) -> Result<(
     };
     let may = |unit: &&Unit| gpus.units.as_ref().is_none_or(|units| units.contains(&unit.id));
     let units: Vec<&Unit> = devices.units.iter().filter(may).collect();
-    let chosen = request.choose(gpus.access, &units)?;
-    if gpus.access == Access::Shared
-        && chosen.is_empty()
-        && gpus.units.as_ref().is_some_and(|u| !u.is_empty())
-    {
-        report::journal("tasks run without GPUs: none of the selected ones is there");
+    let there = |id: &&String| devices.units.iter().any(|unit| unit.id == **id);
+    let gone: Vec<&str> = gpus.units.iter().flatten().filter(|id| !there(id)).map(String::as_str).collect();
+    if !gone.is_empty() {
+        report::journal(&format!("tasks get fewer GPUs than were selected: {} not there", gone.join(", ")));
+        if units.is_empty() && request.image_hopes() {
+            return Err(Refusal::new(format!(
+                "the GPUs that this worker gives to tasks are not there ({}): tell its operator, or set GPU_COUNT: 0 in \
+                 the task's params to run without",
+                gone.join(", ")
+            )));
+        }
     }
+    let chosen = request.choose(gpus.access, &units)?;
     give(&seen.env, &devices, &chosen, additions)
 }
 
