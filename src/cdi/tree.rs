@@ -45,6 +45,9 @@ impl Trees {
         let mut made = devices.clone();
         let Some(driver) = made.vendors.get_mut(&Vendor::Nvidia) else { return Ok(made) };
         let is_file = |m: &Mount| fs::metadata(&m.host).is_ok_and(|found| found.is_file());
+        // Sockets come and go with their services; without one its service isn't used.
+        let lives = |path: &Path| ["/run", "/var/run", "/tmp"].iter().any(|dir| path.starts_with(dir));
+        driver.edits.mounts.retain(|m| m.host.exists() || !lives(&m.path));
         if let Some(gone) = driver.edits.mounts.iter().find(|m| !m.host.exists()) {
             return Err(format!(
                 "{} of the CDI spec is not there, so the spec is older than the driver: write it anew, \

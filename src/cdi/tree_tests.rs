@@ -161,6 +161,15 @@ fn where_there_is_no_tree() {
     );
     assert!(!machine.at("trees").exists());
 
+    let machine = Machine::new();
+    fs::remove_file(machine.at("socket")).unwrap();
+    let made = machine.trees().equip(&machine.devices()).unwrap();
+    assert_eq!(
+        made.vendors[&Vendor::Nvidia].edits.mounts.len(),
+        2,
+        "a service that doesn't run is no obstacle"
+    );
+
     let none = Devices { format: DEVICES, vendors: [(Vendor::Amd, Driver::default())].into(), units: vec![] };
     assert_eq!(machine.trees().equip(&none), Ok(none));
 
