@@ -102,9 +102,8 @@ fn one_mount_and_one_hook() {
     assert_eq!(
         links,
         [
-            ("/usr/lib/concourse-gpu/usr/lib/gnu/libcuda.so.550.1", "/usr/lib/gnu/libcuda.so.550.1"),
             ("/usr/lib/concourse-gpu/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi"),
-            ("libcuda.so.550.1", "/usr/lib/gnu/libcuda.so.1"),
+            ("/usr/lib/concourse-gpu/usr/lib/gnu/libcuda.so.1", "/usr/lib/gnu/libcuda.so.1"),
         ]
     );
     assert_eq!(plan.compat.unwrap().driver.as_deref(), Some("550.1"));
