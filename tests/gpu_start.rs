@@ -26,7 +26,7 @@ const LOOK: &str = "set -e
     ldconfig -p | sed 1d | sort
     echo first: $(ldconfig -p | grep -m1 'libcuda.so.1 ')
     for f in $(cat /files); do echo $f $(sha256sum < $f); done
-    for l in $(cat /links); do echo $l $(readlink $l); done
+    for l in $(cat /links); do echo $l $(sha256sum < $l); done
     nvidia-smi
     /probe libcuda.so.1 libcuda.so libnvidia-ml.so.1 libvdpau_nvidia.so.1
     find /dev | sort
@@ -63,7 +63,12 @@ fn with_compat(lab: &Lab, image: &Path, name: &str, drivers: &str) -> PathBuf {
 
 fn lists(image: &Path, devices: &concourse_ci_machine::oci::devices::Devices) {
     let driver = &devices.vendors[&concourse_ci_machine::oci::devices::Vendor::Nvidia].edits;
-    let files = driver.mounts.iter().filter(|m| m.host.is_file()).map(|m| m.path.display().to_string());
+    // A library is found by its soname and the names for linkers, which are links: its file is in the tree alone.
+    let apart = |m: &&concourse_ci_machine::oci::devices::Mount| {
+        m.host.is_file()
+            && !["x86_64-linux-gnu", "vdpau"].iter().any(|d| m.path.parent().unwrap().ends_with(d))
+    };
+    let files = driver.mounts.iter().filter(apart).map(|m| m.path.display().to_string());
     let links = driver
         .hooks
         .iter()
@@ -90,10 +95,10 @@ fn gpu_tree_is_as_the_plain_spec() {
     for (image, units) in [(&image, &[0][..]), (&image, &[3, 5]), (&better, &[0]), (&unfit, &[0])] {
         let look = |devices| lab.bundle(image, &edits(devices, units), &["sh", "-c", LOOK], false).run();
         let (theirs, mine) = (look(&plain).unwrap(), look(&ours).unwrap());
-        // ldconfig lists what is in /usr/lib under /lib too, which is a link to it.
+        // ldconfig lists what is in /usr/lib under /lib too, which is a link to it; ours some in the tree.
         // And the machine's ldconfig, which theirs runs, is another than the image's: it forgets what old ones noted.
         let alike = |l: &str| {
-            let l = l.replace("=> /lib/", "=> /usr/lib/");
+            let l = l.replace("=> /usr/lib/concourse-gpu", "=> ").replace("=> /lib/", "=> /usr/lib/");
             l.split_once(", OS ABI")
                 .map_or(l.clone(), |(l, rest)| format!("{l}{}", &rest[rest.find(')').unwrap()..]))
         };

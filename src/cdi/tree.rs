@@ -45,6 +45,9 @@ impl Trees {
         let mut made = devices.clone();
         let Some(driver) = made.vendors.get_mut(&Vendor::Nvidia) else { return Ok(made) };
         let is_file = |m: &Mount| fs::metadata(&m.host).is_ok_and(|found| found.is_file());
+        // Sockets come and go with their services; without one its service isn't used.
+        let lives = |path: &Path| ["/run", "/var/run", "/tmp"].iter().any(|dir| path.starts_with(dir));
+        driver.edits.mounts.retain(|m| m.host.exists() || !lives(&m.path));
         if let Some(gone) = driver.edits.mounts.iter().find(|m| !m.host.exists()) {
             return Err(format!(
                 "{} of the CDI spec is not there, so the spec is older than the driver: write it anew, \
@@ -162,25 +165,36 @@ fn build(new: &Path, work: &Work, params: Option<&str>) -> std::io::Result<()> {
             fs::copy(&host, &path)?;
             fs::File::open(&path)?.sync_all()?;
         }
-        links.push(Link { target: format!("{MOUNT}{}", file.path.display()), path: file.path.clone() });
+        // Each link is an inode of the image, the dearest part of the hook. Libraries are asked for by soname, and the
+        // links of the spec have those; their files' own names are in the tree alone.
+        if !work.folders.iter().any(|folder| file.path.parent() == Some(folder)) {
+            links.push(to_tree(&file.path));
+        }
     }
     for link in &work.links {
         let path = inside(&link.path);
         make_dir(path.parent().unwrap_or(&root))?;
         match symlink(&link.target, &path) {
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
             done => done?,
         }
-        links.push(link.clone());
     }
+    let spec = work.links.iter().filter(|l| !work.files.iter().any(|f| f.path == l.path));
+    // What leads somewhere in the tree is a link to there; other targets are the image's.
+    links.extend(spec.map(|l| if inside(&l.path).exists() { to_tree(&l.path) } else { l.clone() }));
     let mut libraries = vec![];
     for folder in &work.folders {
         let found = scan(&inside(folder), &folder.display().to_string());
         for (soname, file) in found.missing {
             symlink(&file, inside(folder).join(&soname))?;
-            links.push(Link { target: file, path: folder.join(soname) });
+            links.push(to_tree(&folder.join(soname)));
         }
-        libraries.extend(found.libraries);
+        libraries.extend(found.libraries.into_iter().map(|mut library| {
+            if !links.iter().any(|l| l.path == Path::new(&library.path)) {
+                library.path.insert_str(0, MOUNT);
+            }
+            library
+        }));
     }
     let mut binds = vec![];
     if let Some(params) = params {
@@ -197,6 +211,11 @@ fn build(new: &Path, work: &Work, params: Option<&str>) -> std::io::Result<()> {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
     // A tree that has its name is whole, also after a power cut.
     fs::File::open(&path)?.sync_all()
+}
+
+/// A link from where the spec has a file to where the tree has it.
+fn to_tree(path: &Path) -> Link {
+    Link { target: format!("{MOUNT}{}", path.display()), path: path.into() }
 }
 
 /// With all parents; whatever the umask, others can look into what is made.

@@ -102,9 +102,8 @@ fn one_mount_and_one_hook() {
     assert_eq!(
         links,
         [
-            ("/usr/lib/concourse-gpu/usr/lib/gnu/libcuda.so.550.1", "/usr/lib/gnu/libcuda.so.550.1"),
             ("/usr/lib/concourse-gpu/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi"),
-            ("libcuda.so.550.1", "/usr/lib/gnu/libcuda.so.1"),
+            ("/usr/lib/concourse-gpu/usr/lib/gnu/libcuda.so.1", "/usr/lib/gnu/libcuda.so.1"),
         ]
     );
     assert_eq!(plan.compat.unwrap().driver.as_deref(), Some("550.1"));
@@ -160,6 +159,15 @@ fn where_there_is_no_tree() {
         "{why}"
     );
     assert!(!machine.at("trees").exists());
+
+    let machine = Machine::new();
+    fs::remove_file(machine.at("socket")).unwrap();
+    let made = machine.trees().equip(&machine.devices()).unwrap();
+    assert_eq!(
+        made.vendors[&Vendor::Nvidia].edits.mounts.len(),
+        2,
+        "a service that doesn't run is no obstacle"
+    );
 
     let none = Devices { format: DEVICES, vendors: [(Vendor::Amd, Driver::default())].into(), units: vec![] };
     assert_eq!(machine.trees().equip(&none), Ok(none));

@@ -1,8 +1,8 @@
 //! The hook that finishes a GPU container, in place of one process for each hook of NVIDIA's CDI spec.
 //!
 //! It runs as `createContainer`: the container's mounts are there, its root is not yet pivoted to, none of its programs
-//! runs. The driver's files are one bind mount ([`plan::MOUNT`]); the hook makes links to them where NVIDIA's spec
-//! would have mounted each, adds them to the image's `ld.so.cache` and does the small rest of the known hooks. The
+//! runs. The driver's files are one bind mount ([`plan::MOUNT`]); the hook makes links to them where
+//! programs look, adds them to the image's `ld.so.cache` and does the small rest of the known hooks. The
 //! image is not trusted: every path is resolved by [`root::Root`], and nothing of the image runs.
 
 pub mod cache;
