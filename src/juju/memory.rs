@@ -234,6 +234,25 @@ mod tests {
     }
 
     #[test]
+    fn a_unit_that_went_may_have_had_two_workers_and_has_them_again_when_it_comes_back() {
+        let event = |phase| {
+            context(Event::Relation(RelationEvent {
+                phase,
+                endpoint: "web-tsa".into(),
+                id: "web-tsa:1".into(),
+                unit: Some("gpu/3".into()),
+                departing: None,
+            }))
+        };
+        let mut memory = Memory { charm: "c".into(), ..Memory::default() };
+        memory.set_members("web-tsa", "web-tsa:1", vec!["gpu/3".into()]);
+        memory.note(&event(Phase::Departed), "c");
+        assert_eq!(memory.departed, ["gpu-3".to_owned(), "gpu-3-untagged".to_owned()].into());
+        memory.note(&event(Phase::Joined), "c");
+        assert!(memory.departed.is_empty());
+    }
+
+    #[test]
     fn members_that_left_are_forgotten_and_new_ones_are_unread() {
         let mut memory = related();
         let unread = memory.set_members("worker-tsa", "worker-tsa:1", vec!["web/1".into()]);
