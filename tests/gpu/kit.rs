@@ -121,7 +121,9 @@ impl Lab {
             Some(options.as_str()),
         )
         .unwrap();
-        let bundle = Bundle { id: format!("gpu-{}-{number}", std::process::id()), dir };
+        // Of this laboratory alone: several may be at work.
+        let lab = self.dir.path().file_name().unwrap().to_str().unwrap().to_owned();
+        let bundle = Bundle { id: format!("gpu{lab}-{number}"), dir };
         bundle.configure(edits, args, userns);
         bundle
     }
