@@ -13,7 +13,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HOOK: &str = env!("CARGO_BIN_EXE_gpu-hook");
+const HOOK: &str = env!("CARGO_BIN_EXE_runc-gpu-wrapper");
 
 /// A program of the image's own that opens libraries by name: perl-base is in every Debian.
 const PROBE: &str = r#"#!/usr/bin/perl

@@ -6,7 +6,7 @@ mod kit;
 use kit::{Lab, edits};
 use std::time::Instant;
 
-const HOOK: &str = env!("CARGO_BIN_EXE_gpu-hook");
+const HOOK: &str = env!("CARGO_BIN_EXE_runc-gpu-wrapper");
 
 /// Milliseconds.
 fn median(times: &mut [f64]) -> f64 {
