@@ -1,0 +1,96 @@
+//! `concourse-gpu`: see [`concourse_ci_machine::gpu`]. Hooks and the workers' units start it.
+
+use anyhow::{Context, Result, bail};
+use concourse_ci_machine::cdi::tree::Trees;
+use concourse_ci_machine::gpu::ask::Asker;
+use concourse_ci_machine::gpu::refresh::{Paths, refresh};
+use concourse_ci_machine::gpu::scan::Look;
+use concourse_ci_machine::gpu::{ladder, nvml, wanted};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const USAGE: &str =
+    "usage: concourse-gpu refresh [--policy FILE] [--out DIR] [--trees DIR] [--hook PROGRAM] [--root DIR]
+       concourse-gpu diagnose [the same]
+       concourse-gpu nvml [--library FILE] [--node DEVICE]…";
+
+/// Of everything; who waits for us has other things to do. What is written last stays.
+const SECONDS: u32 = 20;
+
+/// Of NVML's child.
+const ANSWER: Duration = Duration::from_secs(10);
+
+fn main() -> ExitCode {
+    match run(&std::env::args().skip(1).collect::<Vec<_>>()) {
+        Ok(text) => {
+            println!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("{why:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<String> {
+    let [command, rest @ ..] = args else { bail!("{USAGE}") };
+    let mut options: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for pair in rest.chunks(2) {
+        let [name, value] = pair else { bail!("{} has no value\n{USAGE}", pair[0]) };
+        options.entry(name).or_default().push(value);
+    }
+    let known: &[&str] = match command.as_str() {
+        "refresh" | "diagnose" => &["--policy", "--out", "--trees", "--hook", "--root"],
+        "nvml" => &["--library", "--node"],
+        _ => bail!("{USAGE}"),
+    };
+    if let Some(unknown) = options.keys().find(|name| !known.contains(name)) {
+        bail!("{unknown} is no option of {command}\n{USAGE}");
+    }
+    let option = |name: &str, default: &str| -> PathBuf {
+        options.get(name).and_then(|v| v.last()).copied().unwrap_or(default).into()
+    };
+    if command == "nvml" {
+        let nodes: Vec<PathBuf> = options.get("--node").into_iter().flatten().map(PathBuf::from).collect();
+        let library = options.get("--library").and_then(|v| v.last()).map(OsStr::new);
+        return Ok(serde_json::to_string(&nvml::ask(library, &nodes))?);
+    }
+    // A file system that hangs, a lock that nobody gives back: the default of this signal ends the program.
+    nix::unistd::alarm::set(SECONDS);
+    let root = option("--root", "/");
+    let hook = option("--hook", "/usr/local/bin/runc-gpu-wrapper");
+    let trees = Trees::new(option("--trees", "/opt/concourse/gpu-drivers"), hook);
+    let paths = Paths {
+        wanted: option("--policy", wanted::PATH),
+        out: option("--out", "/run/concourse-gpu"),
+        trees: (root == Path::new("/")).then_some(trees),
+    };
+    let mut args = vec!["nvml".to_owned()];
+    for node in nodes(&root) {
+        args.extend(["--node".into(), node]);
+    }
+    let program = std::env::current_exe().context("this program's path is not known")?;
+    let asker = Asker { program, args, deadline: ANSWER, stuck: paths.out.join("stuck") };
+    let report = refresh(&Look::at(root), &asker, &paths)?;
+    Ok(match command.as_str() {
+        "refresh" => serde_json::to_string(&report)?,
+        _ => ladder::text(&report.ladders),
+    })
+}
+
+/// Nodes that the child tries to open.
+fn nodes(root: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(root.join("dev")).into_iter().flatten().flatten();
+    let mut found: Vec<String> = names.filter_map(|e| e.file_name().into_string().ok()).collect();
+    found.retain(|n| {
+        n == "nvidiactl"
+            || n == "nvidia-uvm"
+            || n.strip_prefix("nvidia").is_some_and(|n| n.parse::<u32>().is_ok())
+    });
+    found.sort();
+    found.into_iter().map(|n| format!("/dev/{n}")).collect()
+}

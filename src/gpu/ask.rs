@@ -1,0 +1,103 @@
+//! Starts the child that asks NVML, and gives up on it in time.
+
+use super::said::{Answer, Reason};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a child that was killed may take to end, before it is left alone.
+const DYING: Duration = Duration::from_millis(500);
+
+/// The child's program, with its arguments; tests have another one.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// How long it may take.
+    pub deadline: Duration,
+    /// Where it is noted that a child can't be killed, since it waits in the kernel.
+    pub stuck: PathBuf,
+}
+
+impl Asker {
+    /// Asks, unless a child of before still hangs: each would hold the driver some more.
+    pub fn ask(&self) -> Answer {
+        if still_stuck(&self.stuck) {
+            return Answer::Hung;
+        }
+        let failed = |why: std::io::Error| Answer::Failed { reason: Reason::Other, text: why.to_string() };
+        self.run().unwrap_or_else(failed)
+    }
+
+    fn run(&self) -> std::io::Result<Answer> {
+        // A file, not a pipe: a child that can't be killed would hold that open, and nothing has to be emptied.
+        let mut told = tempfile::tempfile()?;
+        let mut child = Command::new(&self.program)
+            .args(&self.args)
+            .stdin(Stdio::null())
+            .stdout(told.try_clone()?)
+            .stderr(Stdio::null())
+            .spawn()?;
+        if !ends(&child, self.deadline)? {
+            child.kill()?;
+            if ends(&child, DYING)? {
+                child.wait()?;
+            } else if let Some(start) = started(child.id()) {
+                fs::write(&self.stuck, format!("{} {start}", child.id()))?;
+            }
+            return Ok(Answer::Hung);
+        }
+        let status = child.wait()?;
+        use std::io::{Read, Seek};
+        told.rewind()?;
+        let mut text = String::new();
+        told.take(16 << 20).read_to_string(&mut text)?;
+        let crashed = || Answer::Failed {
+            reason: Reason::Other,
+            text: format!("{} ended with {status} and without an answer", self.program.display()),
+        };
+        Ok(serde_json::from_str(&text).unwrap_or_else(|_| crashed()))
+    }
+}
+
+/// Whether it ends in time; it is not yet reaped then.
+fn ends(child: &Child, within: Duration) -> std::io::Result<bool> {
+    let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let end = Instant::now() + within;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let mut polled = [PollFd::new(&ended, PollFlags::IN)];
+        match poll(&mut polled, left.try_into().ok().as_ref()) {
+            Ok(0) if left.is_zero() => return Ok(false),
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(why) => return Err(why.into()),
+        }
+    }
+}
+
+/// The process that was noted is there, and is the same one.
+fn still_stuck(note: &Path) -> bool {
+    let Ok(text) = fs::read_to_string(note) else { return false };
+    let same = text
+        .split_once(' ')
+        .is_some_and(|(pid, start)| pid.parse().ok().and_then(started).is_some_and(|found| found == start));
+    if !same {
+        // Best effort: the next look decides as this one did.
+        let _gone = fs::remove_file(note);
+    }
+    same
+}
+
+/// When a process that still lives began, in ticks since the boot.
+fn started(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    fields.nth(18).filter(|_| state != "Z").map(str::to_owned)
+}

@@ -1,0 +1,148 @@
+//! What mends a rung, by kind of machine (PURE).
+
+use super::{Checked, Missing, Seen, missing};
+use crate::gpu::facts::{Facts, Machine, brand};
+use crate::gpu::generate::Origin;
+use crate::oci::devices::Vendor;
+use std::path::{Path, PathBuf};
+
+/// The container's name in commands.
+pub fn container(facts: &Facts) -> String {
+    match &facts.machine {
+        Machine::Lxd { name: Some(name), .. } | Machine::Vm { lxd: Some(name) } => name.clone(),
+        _ => "CONTAINER".into(),
+    }
+}
+
+/// `lxc config device add` for a node of the host. The device is called as the node; tasks are no root, so everybody
+/// may open it.
+pub fn lxc_node(facts: &Facts, node: &Path) -> String {
+    let (path, name) = (node.display(), node.file_name().unwrap_or_default().to_string_lossy());
+    let to = container(facts);
+    format!("lxc config device add {to} {name} unix-char source={path} path={path} mode=0666 required=false")
+}
+
+/// The message and the commands for nodes that the container lacks, or that its host lacks.
+pub fn nodes(facts: &Facts, vendor: Vendor, nodes: &[PathBuf], make: &str) -> Missing {
+    let first = nodes.first().map(|n| n.display().to_string()).unwrap_or_default();
+    let maker = brand(vendor);
+    match &facts.machine {
+        Machine::Lxd { .. } => {
+            let mut fix = vec!["# on the LXD host; the charm's lxd-profile.yaml does the same".to_owned()];
+            fix.extend(nodes.iter().map(|n| lxc_node(facts, n)));
+            fix.push(format!("# where the host has no {first} either: {make}"));
+            let message = format!(
+                "{maker} GPU not passed on, {first} is missing: on the LXD host run the lxc commands of gpu-diagnose"
+            );
+            missing(message, fix)
+        }
+        Machine::Container { manager } => missing(
+            format!("{maker} GPU not passed on, {first} is missing: give it to this container ({manager})"),
+            nodes.iter().map(|n| format!("--device {}", n.display())).collect(),
+        ),
+        _ => missing(format!("{first} is missing: run {make}"), vec![make.to_owned()]),
+    }
+}
+
+/// There is none on the bus. `None`: of any vendor.
+pub fn no_gpu(facts: &Facts, vendor: Option<Vendor>) -> String {
+    let what = vendor.map_or("GPU of NVIDIA, AMD or Intel".to_owned(), |v| format!("{} GPU", brand(v)));
+    let cure = "use another machine, or set enable-gpu=false";
+    match &facts.machine {
+        Machine::Vm { .. } => {
+            format!("No {what} in this virtual machine: pass one on from its host, or set enable-gpu=false")
+        }
+        Machine::Lxd { .. } | Machine::Container { .. } => {
+            format!("No {what} in the host of this container: {cure}")
+        }
+        _ => format!("No {what} in this machine: {cure}"),
+    }
+}
+
+pub fn absent(facts: &Facts, vendor: Vendor) -> Missing {
+    let fix = match &facts.machine {
+        Machine::Vm { lxd: Some(name) } => {
+            vec!["# on the LXD host".into(), format!("lxc config device add {name} gpu gpu")]
+        }
+        _ => vec![],
+    };
+    missing(no_gpu(facts, Some(vendor)), fix)
+}
+
+pub fn lost(address: &str) -> Missing {
+    missing(
+        format!(
+            "GPU {address} has fallen off the bus: restart the machine; if it stays away, switch it off and on"
+        ),
+        vec!["sudo journalctl -k | grep -iE 'NVRM|Xid|amdgpu|AER'".into(), "sudo reboot".into()],
+    )
+}
+
+/// It was given to a virtual machine.
+pub fn vfio(address: &str) -> Missing {
+    missing(
+        format!(
+            "GPU {address} is kept for virtual machines (vfio-pci): run sudo driverctl unset-override {address}"
+        ),
+        vec![format!("sudo driverctl unset-override {address}"), "sudo reboot".into()],
+    )
+}
+
+/// Nodes that tasks can't open: they run as another user.
+pub fn closed(facts: &Facts, nodes: &[&Path]) -> Missing {
+    let first = nodes.first().map(|n| n.display().to_string()).unwrap_or_default();
+    let fix = match &facts.machine {
+        Machine::Lxd { .. } => {
+            let to = container(facts);
+            let mut lines = vec!["# on the LXD host".to_owned()];
+            for node in nodes {
+                let name = node.file_name().unwrap_or_default().to_string_lossy();
+                lines.push(format!(
+                    "lxc config device set {to} {name} mode=0666 || {}",
+                    lxc_node(facts, node)
+                ));
+            }
+            lines
+        }
+        _ => nodes.iter().map(|n| format!("sudo chmod 0666 {}", n.display())).collect(),
+    };
+    missing(format!("Tasks can't open {first}: make it readable and writable for all, see gpu-diagnose"), fix)
+}
+
+/// Nodes that only root may open, with a group that no task could be put into.
+pub fn open(facts: &Facts, nodes: &[PathBuf]) -> Checked {
+    let for_root = |path: &&PathBuf| {
+        facts.node(path).is_some_and(|s| s.mode & 0o006 != 0o006 && (s.gid == 0 || s.mode & 0o060 != 0o060))
+    };
+    let bad: Vec<&Path> = nodes.iter().filter(for_root).map(PathBuf::as_path).collect();
+    match bad.is_empty() {
+        true => Ok(format!("{} of them", nodes.len())),
+        false => Err(closed(facts, &bad)),
+    }
+}
+
+/// The data that the wrapper gets.
+pub fn data(seen: &Seen, vendor: Vendor, fix: Vec<String>) -> Checked {
+    let prepared = seen.prepared;
+    let units = prepared.devices.units.iter().filter(|u| u.vendor == vendor).count();
+    let stale = prepared.stale.get(&vendor);
+    match prepared.origin.get(&vendor) {
+        Some(Origin::Spec) => Ok(format!("{units} from a CDI spec")),
+        Some(Origin::Own) => Ok(match stale {
+            Some(why) => format!("{units} found without the CDI spec: {why}"),
+            None => format!("{units} found without a CDI spec"),
+        }),
+        None => {
+            let why = stale.cloned().or_else(|| prepared.problems.first().cloned());
+            let why = why.unwrap_or_else(|| "there is no CDI spec".into());
+            let message = format!("No device data for {}: {}", brand(vendor), short(&why));
+            Err(missing(message, fix))
+        }
+    }
+}
+
+/// At most so much of a reason that a status stays readable.
+pub fn short(text: &str) -> String {
+    let cut: String = text.chars().take(100).collect();
+    if cut.len() < text.len() { format!("{cut}…") } else { cut }
+}

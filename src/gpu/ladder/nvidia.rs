@@ -1,0 +1,353 @@
+//! The ladder of NVIDIA (PURE).
+
+use super::{Checked, Ladder, Missing, Seen, climb, fixes, missing};
+use crate::gpu::facts::{Facts, Machine, Pci};
+use crate::gpu::said::{Answer, Reason};
+use crate::oci::devices::Vendor;
+use std::path::{Path, PathBuf};
+
+const LOAD: &str = "sudo nvidia-modprobe -c 0 -u";
+
+pub fn ladder(seen: &Seen) -> Ladder {
+    let facts = seen.facts;
+    climb(
+        Vendor::Nvidia,
+        [
+            &|| present(facts),
+            &|| driver(facts),
+            &|| nodes(facts),
+            &|| open(seen),
+            &|| library(seen),
+            &|| matches(seen),
+            &|| compute(seen),
+            &|| fixes::data(seen, Vendor::Nvidia, generate(facts)),
+        ],
+    )
+}
+
+/// Whether the machine has a driver that isn't NVIDIA's module on a PCI bus.
+fn other_kind(facts: &Facts) -> bool {
+    matches!(facts.machine, Machine::Wsl | Machine::Jetson)
+}
+
+/// Only a spec speaks of GPUs: they are simulated, or what they hang on is not visible here.
+fn by_spec(facts: &Facts) -> bool {
+    facts.of(Vendor::Nvidia).next().is_none()
+        && facts.nvidia.version.is_none()
+        && facts.specs(Vendor::Nvidia).next().is_some()
+}
+
+fn present(facts: &Facts) -> Checked {
+    let all: Vec<&Pci> = facts.of(Vendor::Nvidia).collect();
+    match facts.machine {
+        Machine::Wsl if facts.node("/dev/dxg").is_none() => {
+            return Err(missing(
+                "WSL shows no GPU, /dev/dxg is missing: update WSL and the GPU's driver on Windows (wsl --update)",
+                vec![
+                    "# on Windows, then start WSL again".into(),
+                    "wsl --update".into(),
+                    "wsl --shutdown".into(),
+                ],
+            ));
+        }
+        Machine::Wsl => return Ok("Windows' GPUs behind /dev/dxg".into()),
+        Machine::Jetson => return Ok("the GPU of a Jetson".into()),
+        _ => {}
+    }
+    match all.as_slice() {
+        [] if by_spec(facts) => Ok("named by a CDI spec".into()),
+        // A bus that can't be seen at all says nothing.
+        [] if facts.nvidia.version.is_some() => {
+            Ok(format!("{} by the kernel module's word", facts.nvidia.gpus.len()))
+        }
+        [] => Err(fixes::absent(facts, Vendor::Nvidia)),
+        all if all.iter().all(|p| p.lost) => Err(fixes::lost(&all[0].address)),
+        all => Ok(all.iter().map(|p| p.shown()).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn driver(facts: &Facts) -> Checked {
+    if other_kind(facts) || by_spec(facts) {
+        return Ok("not NVIDIA's module for PCI".into());
+    }
+    let gpus: Vec<&Pci> = facts.of(Vendor::Nvidia).filter(|p| !p.lost).collect();
+    let bound = gpus.is_empty() || gpus.iter().any(|p| p.driver.as_deref() == Some("nvidia"));
+    if let Some(version) = facts.nvidia.version.as_ref().filter(|_| bound) {
+        return Ok(format!("nvidia {version}"));
+    }
+    let first = gpus.first().map(|p| p.address.clone()).unwrap_or_default();
+    if gpus.iter().any(|p| p.driver.as_deref() == Some("vfio-pci")) {
+        return Err(fixes::vfio(&first));
+    }
+    let nouveau = gpus.iter().any(|p| p.driver.as_deref() == Some("nouveau"));
+    let install = vec![
+        format!("# on {}", if facts.in_container() { "the host" } else { "this machine" }),
+        "sudo apt-get install ubuntu-drivers-common".to_owned(),
+        "sudo ubuntu-drivers install --gpgpu".to_owned(),
+        "sudo reboot".to_owned(),
+    ];
+    let own = !facts.in_container();
+    let message = match (own, nouveau) {
+        (false, true) => {
+            "nouveau has the GPU on the host of this container: install NVIDIA's driver there and restart it"
+        }
+        (false, false) => {
+            "The host of this container has no NVIDIA driver: run sudo ubuntu-drivers install --gpgpu there, and restart it"
+        }
+        (true, true) => {
+            "nouveau has the GPU and can't compute: set install-drivers=true, or install NVIDIA's driver, and restart"
+        }
+        (true, false) if facts.modules.contains("nvidia") => {
+            "NVIDIA's driver is loaded and has taken no GPU: it is too old or too new for this one, see journalctl -k"
+        }
+        // A module that isn't signed can't be told from none at all without trying to load it.
+        (true, false) if facts.secure_boot == Some(true) => {
+            return Err(missing(
+                "No NVIDIA driver is loaded, and Secure Boot takes signed ones only: set install-drivers=true, or see gpu-diagnose",
+                secure_boot(install),
+            ));
+        }
+        (true, false) => {
+            "No NVIDIA driver: set install-drivers=true, or run sudo ubuntu-drivers install --gpgpu, and restart"
+        }
+    };
+    Err(missing(message, install))
+}
+
+/// Ubuntu signs its prebuilt modules; those that DKMS built need a key that the firmware knows.
+fn secure_boot(install: Vec<String>) -> Vec<String> {
+    let mut fix = vec![
+        "# Ubuntu's prebuilt modules are signed".to_owned(),
+        "sudo modprobe nvidia # Key was rejected by service: it is not signed".to_owned(),
+    ];
+    fix.extend(install);
+    fix.push(
+        "# a driver that DKMS built: enrol its key, and confirm it on the console at the restart".into(),
+    );
+    fix.push("sudo mokutil --import /var/lib/shim-signed/mok/MOK.der".into());
+    fix
+}
+
+/// Nodes of GPUs that there should be.
+fn gpu_nodes(facts: &Facts) -> Vec<PathBuf> {
+    let numbered = |minor: u32| PathBuf::from(format!("/dev/nvidia{minor}"));
+    let mut found: Vec<PathBuf> =
+        facts.nvidia.gpus.values().filter(|g| !g.excluded).filter_map(|g| g.minor).map(numbered).collect();
+    let is_gpu = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.strip_prefix("nvidia").is_some_and(|n| n.parse::<u32>().is_ok())
+    };
+    found.extend(facts.specs(Vendor::Nvidia).flat_map(|c| c.nodes.clone()).filter(is_gpu));
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn nodes(facts: &Facts) -> Checked {
+    if facts.machine == Machine::Wsl {
+        return Ok("/dev/dxg".into());
+    }
+    if facts.machine == Machine::Jetson {
+        let tegra = |p: &&PathBuf| p.to_string_lossy().contains("/nvhost-") || p.ends_with("nvmap");
+        return match facts.nodes.keys().filter(tegra).count() {
+            0 => Err(fixes::nodes(facts, Vendor::Nvidia, &["/dev/nvhost-gpu".into()], "sudo modprobe nvgpu")),
+            n => Ok(format!("{n} of Tegra")),
+        };
+    }
+    let mut wanted = gpu_nodes(facts);
+    if wanted.is_empty() {
+        wanted.push("/dev/nvidia0".into());
+    }
+    let here = wanted.iter().filter(|n| facts.node(n).is_some()).count();
+    let control = Path::new("/dev/nvidiactl");
+    let mut lacking: Vec<PathBuf> = if here == 0 { wanted.clone() } else { vec![] };
+    if facts.node(control).is_none() && !by_spec(facts) {
+        lacking.push(control.into());
+    }
+    if lacking.is_empty() {
+        return Ok(format!("{here} of {} GPUs", wanted.len()));
+    }
+    lacking.extend(
+        uvm().into_iter().filter(|n| facts.in_container() && facts.node(n).is_none() && !by_spec(facts)),
+    );
+    Err(fixes::nodes(facts, Vendor::Nvidia, &lacking, LOAD))
+}
+
+fn uvm() -> [PathBuf; 2] {
+    ["/dev/nvidia-uvm".into(), "/dev/nvidia-uvm-tools".into()]
+}
+
+fn open(seen: &Seen) -> Checked {
+    let facts = seen.facts;
+    if let Answer::Said(said) = seen.answer
+        && let Some((node, why)) = said.closed.iter().next()
+    {
+        let mut made = fixes::closed(facts, &[node]);
+        made.message =
+            format!("{} can't be opened ({}): see gpu-diagnose", node.display(), fixes::short(why));
+        return Err(made);
+    }
+    if let Answer::Failed { reason: Reason::NoPermission, .. } = seen.answer {
+        return Err(fixes::closed(facts, &[Path::new("/dev/nvidiactl")]));
+    }
+    let mut all = vec![PathBuf::from("/dev/nvidiactl"), "/dev/nvidia-uvm".into(), "/dev/dxg".into()];
+    all.extend(gpu_nodes(facts));
+    all.retain(|n| facts.node(n).is_some());
+    fixes::open(facts, &all)
+}
+
+/// Commands that install what programs need of the driver, of a version; `None`: which one isn't known.
+fn install(facts: &Facts) -> Vec<String> {
+    let Some(version) = &facts.nvidia.version else {
+        return vec!["sudo ubuntu-drivers install --gpgpu".into()];
+    };
+    let branch = version.split('.').next().unwrap_or_default();
+    // Ubuntu has each branch for desktops and for servers; one of the two has the module's version.
+    let packages = |kind: &str| {
+        let pin = |p: &str| format!("'{p}-{branch}{kind}={version}-*'");
+        format!("sudo apt-get install {} {}", pin("libnvidia-compute"), pin("nvidia-utils"))
+    };
+    vec!["sudo apt-get update".into(), format!("{} || {}", packages("-server"), packages(""))]
+}
+
+fn library(seen: &Seen) -> Checked {
+    let facts = seen.facts;
+    if facts.machine == Machine::Jetson || by_spec(facts) {
+        return Ok("what the CDI spec names".into());
+    }
+    let version = facts.nvidia.version.as_deref().unwrap_or("the host's version");
+    let library = match facts.machine {
+        Machine::Wsl => "libnvidia-ml.so.1 of Windows' driver is missing in /usr/lib/wsl/lib: update the driver on Windows".into(),
+        _ if facts.in_container() => format!("NVIDIA's libraries are missing: install those of the host's driver, {version}, see gpu-diagnose"),
+        _ => format!("NVIDIA's libraries are missing: install those of driver {version}, see gpu-diagnose"),
+    };
+    if facts.files.nvml.is_empty() || facts.files.cuda.is_empty() {
+        // A spec may have them from elsewhere.
+        let given = seen.prepared.origin.contains_key(&Vendor::Nvidia);
+        return if given {
+            Ok("what the CDI spec names".into())
+        } else {
+            Err(missing(library, install(facts)))
+        };
+    }
+    match seen.answer {
+        Answer::Failed { reason: Reason::NoLibrary, text } => {
+            Err(missing(format!("libnvidia-ml.so.1 can't be loaded: {}", fixes::short(text)), install(facts)))
+        }
+        _ => Ok(facts.files.nvml.keys().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn matches(seen: &Seen) -> Checked {
+    let facts = seen.facts;
+    match seen.answer {
+        Answer::Hung => {
+            return Err(missing(
+                "NVIDIA's driver does not answer: restart the machine; journalctl -k has the reason (NVRM, Xid)",
+                vec!["sudo journalctl -k | grep -E 'NVRM|Xid'".into(), "sudo reboot".into()],
+            ));
+        }
+        Answer::Failed { reason: Reason::Lost, .. } => {
+            let lost = facts.of(Vendor::Nvidia).find(|p| p.lost).or_else(|| facts.of(Vendor::Nvidia).next());
+            return Err(fixes::lost(lost.map_or("", |p| p.address.as_str())));
+        }
+        _ => {}
+    }
+    let refused = matches!(seen.answer, Answer::Failed { reason: Reason::Mismatch, .. });
+    let known: Vec<&String> = facts.files.nvml.values().collect();
+    let differs = |module: &String| !known.is_empty() && !known.contains(&module);
+    match &facts.nvidia.version {
+        Some(module) if !other_kind(facts) && (refused || differs(module)) => {
+            Err(mismatch(facts, module, &known))
+        }
+        _ if refused => Err(mismatch(facts, "another version", &known)),
+        Some(module) => match seen.answer {
+            Answer::Failed { text, .. } => Err(missing(
+                format!("NVIDIA's driver refuses: {}: see gpu-diagnose", fixes::short(text)),
+                other(),
+            )),
+            _ => Ok(module.clone()),
+        },
+        None => Ok("nothing to compare".into()),
+    }
+}
+
+fn other() -> Vec<String> {
+    vec!["nvidia-smi".into(), "sudo journalctl -k | grep -E 'NVRM|Xid'".into()]
+}
+
+fn mismatch(facts: &Facts, module: &str, libraries: &[&String]) -> Missing {
+    let has = libraries.first().map_or("others", |v| v.as_str());
+    if facts.in_container() {
+        let message = format!(
+            "NVIDIA's libraries are of {has} and the host's driver of {module}: install {module}, see gpu-diagnose"
+        );
+        return missing(message, install(facts));
+    }
+    let message = format!(
+        "NVIDIA's driver was upgraded, {module} still runs and the libraries are of {has}: restart the machine"
+    );
+    missing(message, vec!["sudo reboot".into()])
+}
+
+fn compute(seen: &Seen) -> Checked {
+    let facts = seen.facts;
+    if other_kind(facts) || by_spec(facts) {
+        return Ok("not needed".into());
+    }
+    let node = Path::new("/dev/nvidia-uvm");
+    if facts.node(node).is_none() {
+        let lacking: Vec<PathBuf> = uvm().into_iter().filter(|n| facts.node(n).is_none()).collect();
+        let mut made = fixes::nodes(facts, Vendor::Nvidia, &lacking, "sudo nvidia-modprobe -u -c 0");
+        if let Machine::Lxd { .. } = facts.machine {
+            let to = fixes::container(facts);
+            made.message = format!(
+                "CUDA needs /dev/nvidia-uvm: on the LXD host run lxc config device add {to} nvidia-uvm unix-char path=/dev/nvidia-uvm mode=0666"
+            );
+        }
+        return Err(made);
+    }
+    let usable = seen.inventory.gpus.iter().filter(|g| g.vendor == Vendor::Nvidia && g.usable());
+    let (split, whole): (Vec<_>, Vec<_>) = usable.partition(|g| g.mig);
+    let caps = split.iter().flat_map(|g| &g.parts).filter_map(|p| p.caps.clone()).flatten();
+    let mut lacking: Vec<PathBuf> = caps.filter(|n| facts.node(n).is_none()).collect();
+    lacking.sort();
+    lacking.dedup();
+    if !whole.is_empty()
+        || split.is_empty()
+        || (lacking.is_empty() && split.iter().any(|g| !g.parts.is_empty()))
+    {
+        return Ok(node.display().to_string());
+    }
+    if lacking.is_empty() {
+        return Err(missing(
+            "MIG mode is on and no MIG device is made: run sudo nvidia-smi mig -cgi 19 -C, or switch it off",
+            vec![
+                "sudo nvidia-smi mig -lgip # profiles".into(),
+                "sudo nvidia-smi mig -cgi 19 -C".into(),
+                "sudo nvidia-smi -mig 0 # whole GPUs again".into(),
+            ],
+        ));
+    }
+    Err(fixes::nodes(facts, Vendor::Nvidia, &lacking, &capabilities(facts)))
+}
+
+/// The command that makes the nodes of the first MIG device; the others' are like it.
+fn capabilities(facts: &Facts) -> String {
+    let path = facts.nvidia.instances.first().map(|i| {
+        let gi = format!("/proc/driver/nvidia/capabilities/gpu{}/mig/gi{}", i.minor, i.gi);
+        format!("{gi}/access -f {gi}/ci{}/access", i.ci)
+    });
+    format!("sudo nvidia-modprobe -f {}", path.unwrap_or_default())
+}
+
+fn generate(facts: &Facts) -> Vec<String> {
+    match facts.machine {
+        Machine::Jetson => vec![
+            "sudo apt-get install nvidia-container-toolkit-base".into(),
+            "sudo nvidia-ctk cdi generate --mode=csv --output=/etc/cdi/nvidia.yaml".into(),
+        ],
+        Machine::Wsl => vec!["sudo nvidia-ctk cdi generate --mode=wsl --output=/etc/cdi/nvidia.yaml".into()],
+        _ => vec!["sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml".into()],
+    }
+}

@@ -1,0 +1,141 @@
+//! The ladders of AMD and Intel: their drivers are the kernel's own, their libraries come with the image (PURE).
+
+use super::{Checked, Ladder, Missing, Seen, climb, fixes, missing};
+use crate::gpu::facts::{Facts, Machine, Pci, brand};
+use crate::oci::devices::Vendor;
+use std::path::PathBuf;
+
+pub fn amd(seen: &Seen) -> Ladder {
+    let facts = seen.facts;
+    let compute = || match facts.node("/dev/kfd") {
+        Some(_) if facts.kfd.is_empty() => Err(missing(
+            "AMD's compute driver lists no GPU: it supports none of these, or the kernel is too old for them",
+            vec!["sudo journalctl -k | grep -i kfd".into()],
+        )),
+        Some(_) => fixes::open(facts, &["/dev/kfd".into()]).map(|_| "/dev/kfd".into()),
+        None => Err(kfd(facts)),
+    };
+    climb(
+        Vendor::Amd,
+        [
+            &|| present(facts, Vendor::Amd),
+            &|| driver(facts, Vendor::Amd),
+            &|| nodes(facts, Vendor::Amd),
+            &|| fixes::open(facts, &renders(facts, Vendor::Amd)),
+            &|| Ok("ROCm comes with the task's image".into()),
+            &|| Ok("any ROCm that knows the chip fits".into()),
+            &compute,
+            &|| fixes::data(seen, Vendor::Amd, vec![]),
+        ],
+    )
+}
+
+pub fn intel(seen: &Seen) -> Ladder {
+    let facts = seen.facts;
+    climb(
+        Vendor::Intel,
+        [
+            &|| present(facts, Vendor::Intel),
+            &|| driver(facts, Vendor::Intel),
+            &|| nodes(facts, Vendor::Intel),
+            &|| fixes::open(facts, &renders(facts, Vendor::Intel)),
+            &|| Ok("Level Zero and OpenCL come with the task's image".into()),
+            &|| Ok("any version that knows the chip fits".into()),
+            &|| Ok("the render node is all".into()),
+            &|| fixes::data(seen, Vendor::Intel, vec![]),
+        ],
+    )
+}
+
+fn kfd(facts: &Facts) -> Missing {
+    match facts.machine {
+        Machine::Lxd { .. } => {
+            let line = fixes::lxc_node(facts, "/dev/kfd".as_ref());
+            let to = fixes::container(facts);
+            missing(
+                format!(
+                    "AMD's /dev/kfd is missing: on the LXD host run lxc config device add {to} kfd unix-char path=/dev/kfd mode=0666"
+                ),
+                vec!["# on the LXD host; a gpu device does not pass it on".into(), line],
+            )
+        }
+        _ => fixes::nodes(facts, Vendor::Amd, &["/dev/kfd".into()], "sudo modprobe amdgpu"),
+    }
+}
+
+fn present(facts: &Facts, vendor: Vendor) -> Checked {
+    let all: Vec<&Pci> = facts.of(vendor).collect();
+    match all.as_slice() {
+        [] if facts.specs(vendor).next().is_some() => Ok("named by a CDI spec".into()),
+        [] => Err(fixes::absent(facts, vendor)),
+        all if all.iter().all(|p| p.lost) => Err(fixes::lost(&all[0].address)),
+        all => Ok(all.iter().map(|p| p.shown()).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn drivers(vendor: Vendor) -> &'static [&'static str] {
+    if vendor == Vendor::Amd { &["amdgpu"] } else { &["i915", "xe"] }
+}
+
+fn bound(facts: &Facts, vendor: Vendor) -> Vec<&Pci> {
+    let has = |p: &&Pci| p.driver.as_deref().is_some_and(|d| drivers(vendor).contains(&d));
+    facts.of(vendor).filter(has).collect()
+}
+
+fn driver(facts: &Facts, vendor: Vendor) -> Checked {
+    let Some(first) = facts.of(vendor).next() else { return Ok("not visible here".into()) };
+    if let Some(gpu) = bound(facts, vendor).first() {
+        return Ok(gpu.driver.clone().unwrap_or_default());
+    }
+    if first.driver.as_deref() == Some("vfio-pci") {
+        return Err(fixes::vfio(&first.address));
+    }
+    let names = drivers(vendor).join(" or ");
+    let maker = brand(vendor);
+    let (place, host) = if facts.in_container() { ("its host", " on its host") } else { ("the kernel", "") };
+    let fix = vec![
+        format!("# {}", if facts.in_container() { "on the host" } else { "on this machine" }),
+        format!("sudo modprobe {}", drivers(vendor)[0]),
+        "sudo apt-get install linux-modules-extra-$(uname -r) # it is in there, on Ubuntu's server and cloud kernels"
+            .into(),
+    ];
+    Err(missing(
+        format!(
+            "{maker} GPU without a driver, {place} has no {names} for it: install linux-modules-extra{host}"
+        ),
+        fix,
+    ))
+}
+
+/// Render nodes that there should be.
+fn renders(facts: &Facts, vendor: Vendor) -> Vec<PathBuf> {
+    let mut names = vec![];
+    for gpu in bound(facts, vendor) {
+        names.extend(facts.render(&gpu.address).map(str::to_owned));
+        names.extend(
+            facts.kfd.iter().filter(|k| k.address == gpu.address).map(|k| format!("renderD{}", k.render)),
+        );
+    }
+    names.sort();
+    names.dedup();
+    let paths: Vec<PathBuf> = names.into_iter().map(|n| PathBuf::from("/dev/dri").join(n)).collect();
+    let here: Vec<PathBuf> = paths.iter().filter(|p| facts.node(p).is_some()).cloned().collect();
+    // A container that has some of its host's GPUs has what it was given.
+    if here.is_empty() { paths } else { here }
+}
+
+fn nodes(facts: &Facts, vendor: Vendor) -> Checked {
+    let mut wanted = renders(facts, vendor);
+    if facts.of(vendor).next().is_none() {
+        wanted.extend(facts.specs(vendor).flat_map(|c| c.nodes.clone()));
+    }
+    let here = wanted.iter().filter(|p| facts.node(p).is_some()).count();
+    if here > 0 {
+        return Ok(format!("{here} in /dev/dri"));
+    }
+    if wanted.is_empty() {
+        wanted.push("/dev/dri/renderD128".into());
+    }
+    let module = format!("sudo modprobe {}", drivers(vendor)[0]);
+    Err(fixes::nodes(facts, vendor, &wanted, &module))
+}
