@@ -79,6 +79,30 @@ pub const LAUNCHER: &str = "/usr/local/lib/concourse-ci-machine/containerd";
 pub const PROGRAMS_STAMP: &str = "/var/lib/concourse/charm/programs";
 /// The real runc: the one that Concourse ships.
 pub const RUNC: &str = "/opt/concourse/current/bin/runc";
+/// What looks at GPUs.
+pub const GPU_PROGRAM: &str = "/usr/local/lib/concourse-ci-machine/concourse-gpu";
+/// What the options want of GPUs.
+pub const GPU_WANTED: &str = "/etc/concourse/gpu.json";
+/// What was seen of GPUs, gone with the boot.
+pub const GPU_RUN: &str = "/run/concourse-gpu";
+/// For the charm.
+pub const GPU_REPORT: &str = "/run/concourse-gpu/inventory.json";
+/// For the runtime wrapper.
+pub const GPU_DEVICES: &str = "/run/concourse-gpu/devices.json";
+/// Looks once.
+pub const GPU_SERVICE: &str = "/etc/systemd/system/concourse-gpu.service";
+/// Looks when nodes or specs change.
+pub const GPU_PATH: &str = "/etc/systemd/system/concourse-gpu.path";
+/// Looks from time to time.
+pub const GPU_TIMER: &str = "/etc/systemd/system/concourse-gpu.timer";
+/// The units that start the look.
+pub const GPU_WATCHES: [&str; 2] = ["concourse-gpu.path", "concourse-gpu.timer"];
+/// There while systemd starts them.
+pub const GPU_WATCHED: [&str; 2] = [
+    "/etc/systemd/system/multi-user.target.wants/concourse-gpu.path",
+    "/etc/systemd/system/timers.target.wants/concourse-gpu.timer",
+];
+
 /// Folders that steps see.
 pub const FOLDERS: &str = "/srv";
 
@@ -123,7 +147,7 @@ pub const RUN: &str = "/run/concourse-ci-machine";
 pub const UNTAGGED_SLICE: &str = "system-concourse_untagged.slice";
 
 /// Files that the plan may write or remove; `observe` reads them all.
-pub const MANAGED: [&str; 20] = [
+pub const MANAGED: [&str; 24] = [
     WEB_ENV,
     WORKER.env,
     UNTAGGED.env,
@@ -144,6 +168,10 @@ pub const MANAGED: [&str; 20] = [
     PROVEN,
     POLICY,
     LAUNCHER,
+    GPU_WANTED,
+    GPU_SERVICE,
+    GPU_PATH,
+    GPU_TIMER,
 ];
 
 /// Directories in which the operator may have files too.
@@ -154,7 +182,7 @@ pub const SHARED_DIRS: [&str; 4] =
 pub const WRITTEN: [&str; 5] = [OPT, ETC, KEYS, STATE, PROGRAMS];
 
 /// All that the charm may leave on a machine; `observe` tells which of it is there.
-pub const OURS: [&str; 15] = [
+pub const OURS: [&str; 20] = [
     WEB_UNIT,
     WORKER.dropin,
     WORKER.unit,
@@ -164,6 +192,11 @@ pub const OURS: [&str; 15] = [
     WORKER.env,
     UNTAGGED.env,
     POSTGRES_CA,
+    GPU_SERVICE,
+    GPU_PATH,
+    GPU_TIMER,
+    GPU_WANTED,
+    GPU_RUN,
     POLICY,
     WRAPPER_LINK,
     PROGRAMS,

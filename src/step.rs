@@ -103,6 +103,10 @@ pub enum Step {
     RemoveUser,
     /// Install the programs of the charm that is known by this name.
     InstallPrograms(String),
+    /// Look at the GPUs, and remember what was seen.
+    LookAtGpus,
+    /// Let systemd look at them when something changes, or no more.
+    WatchGpus(bool),
     /// Write a file as a whole.
     Write(File),
     /// Remove a file, a link or a tree.
@@ -197,6 +201,7 @@ impl Step {
     pub fn concern(&self) -> Option<Concern> {
         match self {
             Step::Install(_) => Some(Concern::Install),
+            Step::LookAtGpus => Some(Concern::Gpus),
             Step::Restart(Role::Web, _) => Some(Concern::Web),
             Step::Restart(Role::Worker, _) => Some(Concern::Worker),
             Step::Restart(Role::Untagged, _) => Some(Concern::Untagged),
@@ -218,6 +223,8 @@ impl fmt::Display for Step {
             Step::CreateUser => write!(f, "create user"),
             Step::RemoveUser => write!(f, "remove user"),
             Step::InstallPrograms(_) => write!(f, "install programs"),
+            Step::LookAtGpus => write!(f, "look at GPUs"),
+            Step::WatchGpus(on) => write!(f, "{} GPUs", if *on { "watch" } else { "watch no more" }),
             Step::Write(file) => write!(f, "write {} {:o} {:?}", file.path, file.mode, file.owner),
             Step::Remove(path) => write!(f, "remove {path}"),
             Step::RemoveEmptyDir(path) => write!(f, "remove {path} if empty"),

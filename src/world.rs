@@ -5,6 +5,8 @@ use crate::host::fs::Owner;
 use crate::install::{Installed, ResourceStamp};
 use crate::juju::memory::Memory;
 use crate::juju::tools::Bag;
+use crate::gpu::refresh::Report;
+use crate::oci::devices::Devices;
 use crate::oci::folders::Found;
 use crate::parse::{UnitName, Version};
 pub use crate::role::{Role, Worker};
@@ -78,6 +80,8 @@ pub enum Concern {
     Volumes,
     /// The database schema.
     Migration,
+    /// Looking at GPUs.
+    Gpus,
 }
 
 /// The machine as it is.
@@ -111,6 +115,12 @@ pub struct Machine {
     pub programs: Option<String>,
     /// Folders that steps see.
     pub folders: Found,
+    /// What was seen of GPUs at the last look.
+    pub gpus: Option<Report>,
+    /// What containers get of them; read for actions only.
+    pub devices: Option<Devices>,
+    /// systemd looks again when something about them changes.
+    pub gpus_watched: bool,
     /// The services.
     pub services: BTreeMap<Role, Service>,
     /// What the web node answered.

@@ -1,6 +1,7 @@
 //! Executes steps. There are no decisions here: what a step does not say is asked of the plan, not made up.
 
 mod containers;
+mod gpus;
 mod keys;
 mod programs;
 mod services;
@@ -54,6 +55,8 @@ impl Applier<'_> {
             Step::InstallPrograms(stamp) => {
                 programs::install(self.root, Path::new(&self.context.charm_dir), stamp)?;
             }
+            Step::LookAtGpus => return gpus::look(),
+            Step::WatchGpus(on) => gpus::watch(*on)?,
             Step::Write(file) => self.write(file)?,
             Step::Remove(path) => fs::remove(&self.root.path(path))?,
             Step::RemoveEmptyDir(path) => {

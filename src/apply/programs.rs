@@ -7,9 +7,11 @@ use std::path::Path;
 
 /// Installs the programs in `charm_dir`; the stamp is written last. What runs of an older copy goes on to run.
 pub fn install(root: &Root, charm_dir: &Path, stamp: &str) -> Result<()> {
-    let source = charm_dir.join("runc-gpu-wrapper");
-    let program = std::fs::read(&source).with_context(|| format!("failed to read {}", source.display()))?;
-    fs::write_atomic(&root.path(paths::WRAPPER), &program, 0o755, None)?;
+    for program in [paths::WRAPPER, paths::GPU_PROGRAM] {
+        let source = charm_dir.join(Path::new(program).file_name().unwrap_or_default());
+        let bytes = std::fs::read(&source).with_context(|| format!("failed to read {}", source.display()))?;
+        fs::write_atomic(&root.path(program), &bytes, 0o755, None)?;
+    }
     for link in [paths::RUNC_LINK, paths::WRAPPER_LINK] {
         let link = root.path(link);
         fs::make_dir(link.parent().unwrap_or(Path::new("/")))?;

@@ -1,6 +1,7 @@
 //! Options that are one word of a few.
 
 use super::options::list;
+use crate::oci::policy::Access;
 use crate::parse::{Invalid, nearest, shown};
 use std::fmt;
 use std::str::FromStr;
@@ -80,6 +81,22 @@ choice! {
 }
 
 choice! {
+    /// Whose GPUs are used.
+    ComputeRuntime {
+        /// Nobody's.
+        None = "none",
+        /// Whatever is there.
+        Auto = "auto",
+        /// NVIDIA's.
+        Cuda = "cuda",
+        /// AMD's.
+        Rocm = "rocm",
+        /// Intel's.
+        Intel = "intel",
+    }
+}
+
+choice! {
     /// How a worker keeps volumes.
     VolumeDriver {
         /// The best that works on the machine.
@@ -108,6 +125,30 @@ choice! {
         LimitActiveContainers = "limit-active-containers",
         /// None with CONCOURSE_MAX_ACTIVE_VOLUMES_PER_WORKER volumes.
         LimitActiveVolumes = "limit-active-volumes",
+    }
+}
+
+/// Which tasks get GPUs.
+pub(super) fn access(text: &str) -> Result<Access, Invalid> {
+    one_of(text, &[("shared", Access::Shared), ("request", Access::Request)])
+}
+
+/// Ids of GPUs; `None`: all.
+pub(super) fn gpu_units(text: &str) -> Result<Option<Vec<String>>, Invalid> {
+    const LONGEST: usize = 80;
+    if text == "all" {
+        return Ok(None);
+    }
+    let id = |part: &str| {
+        let fits = part.len() <= LONGEST && part.chars().all(|c| c.is_ascii_alphanumeric() || "-:./".contains(c));
+        match fits && part != "all" {
+            true => Ok(part.to_owned()),
+            false => Err(Invalid::new(format!("{} is no id of a GPU; use what gpu-info shows, or all", shown(part)))),
+        }
+    };
+    match list(text, id)? {
+        ids if ids.is_empty() => Err(Invalid::new("must not be empty; all is the usual choice")),
+        ids => Ok(Some(ids)),
     }
 }
 

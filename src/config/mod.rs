@@ -10,12 +10,13 @@ mod proxy;
 mod settings;
 mod urls;
 
-pub use choices::{DeploymentMode, FolderMounts, LogLevel, Placement, VolumeDriver};
+pub use choices::{ComputeRuntime, DeploymentMode, FolderMounts, LogLevel, Placement, VolumeDriver};
 pub use known::Side;
 pub use proxy::{ModelProxy, Proxy, ProxyUrl};
 pub use settings::{secret_settings, settings_for};
 pub use urls::{ExternalUrl, UrlTemplate};
 
+use crate::oci::policy::Access;
 use crate::parse::{Invalid, SecretId, Sha256, Tag, UserName, Version, shown};
 use options::{Options, list};
 use serde_json::{Map, Value};
@@ -73,6 +74,14 @@ pub struct Config {
     pub dns_proxy: bool,
     /// `containerd-dns-server`, without duplicates.
     pub dns_servers: Vec<IpAddr>,
+    /// `enable-gpu`
+    pub enable_gpu: bool,
+    /// `compute-runtime`
+    pub compute_runtime: ComputeRuntime,
+    /// `gpu-device-ids`; `None`: all.
+    pub gpu_units: Option<Vec<String>>,
+    /// `gpu-access`
+    pub gpu_access: Access,
     /// `folder-mounts`
     pub folder_mounts: FolderMounts,
     /// `volume-driver`
@@ -109,6 +118,10 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
     let placement = o.parsed("container-placement-strategy", choices::placement);
     let dns_proxy = o.flag("containerd-dns-proxy-enable");
     let dns_servers = o.parsed("containerd-dns-server", |text| list(text, dns_server));
+    let enable_gpu = o.flag("enable-gpu");
+    let compute_runtime = o.parsed("compute-runtime", str::parse);
+    let gpu_units = o.parsed("gpu-device-ids", choices::gpu_units);
+    let gpu_access = o.parsed("gpu-access", choices::access);
     let folder_mounts = o.parsed("folder-mounts", str::parse);
     let volume_driver = o.parsed("volume-driver", str::parse);
     let tags = o.parsed("tag", |text| list(text, |part| Tag::try_from(part)));
@@ -142,6 +155,10 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
             placement: placement?,
             dns_proxy: dns_proxy?,
             dns_servers: dns_servers?,
+            enable_gpu: enable_gpu?,
+            compute_runtime: compute_runtime?,
+            gpu_units: gpu_units?,
+            gpu_access: gpu_access?,
             folder_mounts: folder_mounts?,
             volume_driver: volume_driver?,
             tags: tags?,

@@ -29,6 +29,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
+    /// The options that it answers.
+    pub wanted: Option<Wanted>,
     /// `GPU: 2x NVIDIA`; `None`: there is none that can be used.
     pub summary: Option<String>,
     /// Tags of the worker's registration.
@@ -182,7 +184,8 @@ pub fn refresh(look: &Look, asker: &Asker, paths: &Paths) -> Result<Report> {
     if let Some(trees) = paths.trees.as_ref().filter(|_| !decision.kept) {
         equip(trees, &mut decision, before.as_ref());
     }
-    let Decision { report, devices, .. } = decision;
+    let Decision { mut report, devices, .. } = decision;
+    report.wanted = Some(wanted);
     let write = |path, text: String| write_atomic(path, text.as_bytes(), 0o644, None);
     if before.as_ref() != Some(&devices) {
         write(&devices_path, serde_json::to_string(&devices)?)?;

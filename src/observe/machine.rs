@@ -5,6 +5,7 @@ use super::services::services;
 use crate::host::fs::{Owner, Root, UNFINISHED, mode_and_owner, read};
 use crate::install;
 use crate::juju::memory::Memory;
+use crate::oci::devices::Devices;
 use crate::oci::folders::{self, Found};
 use crate::parse::Version;
 use crate::paths;
@@ -67,6 +68,9 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
         .to_owned(),
         programs: programs(root)?,
         folders: Found::default(),
+        gpus: json(root, paths::GPU_REPORT)?,
+        devices: None,
+        gpus_watched: paths::GPU_WATCHED.iter().all(|link| root.path(link).symlink_metadata().is_ok()),
         services,
         containers,
         web: None,
@@ -82,6 +86,11 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
     })
 }
 
+/// What containers get of GPUs.
+pub fn devices(root: &Root) -> Result<Option<Devices>> {
+    json(root, paths::GPU_DEVICES)
+}
+
 /// Folders that steps see.
 pub fn folders(root: &Root) -> Found {
     folders::scan(&root.path(paths::FOLDERS)).unwrap_or_else(|why| Found {
@@ -94,7 +103,7 @@ pub fn folders(root: &Root) -> Found {
 fn programs(root: &Root) -> Result<Option<String>> {
     let there = |path: &&str| root.path(path).symlink_metadata().is_ok();
     let stamp = read(&root.path(paths::PROGRAMS_STAMP))?;
-    if [paths::WRAPPER, paths::WRAPPER_LINK, paths::RUNC_LINK].iter().all(there) {
+    if [paths::WRAPPER, paths::GPU_PROGRAM, paths::WRAPPER_LINK, paths::RUNC_LINK].iter().all(there) {
         return Ok(Some(stamp.unwrap_or_default()));
     }
     let rest = stamp.is_some() || [paths::PROGRAMS, paths::WRAPPER_LINK].iter().any(there);

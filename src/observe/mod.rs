@@ -6,7 +6,7 @@ mod network;
 pub mod services;
 
 use crate::config::{self, FolderMounts};
-use crate::event::Context;
+use crate::event::{Context, Event};
 use crate::host::fs::Root;
 use crate::juju::memory::{Memory, Stale};
 use crate::juju::{read, tools};
@@ -99,6 +99,9 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
         && !roles(&world).workers().is_empty()
     {
         world.machine.folders = machine::folders(root);
+    }
+    if matches!(context.event, Event::Action(_)) {
+        world.machine.devices = machine::devices(root)?;
     }
     let mut links = session.memory.links.clone();
     network::probe(root, &mut world, &mut links)?;

@@ -3,6 +3,7 @@
 //! A plan may be cut short anywhere and made again: each step is one that the next observation can see, and steps
 //! that need the outcome of others simply come in the next pass. An empty plan means: done for now.
 
+mod gpu;
 mod install;
 mod keys;
 mod leave;
@@ -30,6 +31,7 @@ pub fn plan(goal: Goal, world: &World) -> Vec<Step> {
                 steps.extend(keys::steps(world));
                 steps.extend(web::steps(world));
                 steps.extend(runtime::steps(world));
+                steps.extend(gpu::steps(world));
                 steps.extend(worker::steps(world));
             }
             steps.extend(publish::steps(world));

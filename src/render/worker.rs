@@ -106,8 +106,15 @@ fn second(env: &mut EnvFile, input: &WorkerInput<'_>) {
 const APART: u16 = 10_000;
 
 /// Renders the drop-in for what differs between machines.
-pub fn worker_dropin(volumes: Volumes) -> String {
-    let mut text = String::from("# Written by the charm concourse-ci-machine.\n[Service]\n");
+pub fn worker_dropin(volumes: Volumes, gpus: bool) -> String {
+    let mut text = String::from("# Written by the charm concourse-ci-machine.\n");
+    if gpus {
+        text.push_str(
+            "[Unit]\n# What containers get of GPUs is known before the first of them starts.\n\
+             Wants=concourse-gpu.service\nAfter=concourse-gpu.service\n",
+        );
+    }
+    text.push_str("[Service]\n");
     if volumes == Volumes::OverlayMasked {
         text.push_str(
             "# Concourse mounts with metacopy=on where it sees this parameter, which the kernel refuses in a user\n\

@@ -2,6 +2,7 @@
 
 pub mod database;
 pub mod roles;
+pub mod gpu;
 pub mod runtime;
 pub mod secrets;
 pub mod tsa;

@@ -34,15 +34,24 @@ impl Roles {
 /// The roles by options and leadership; none while no options were ever good.
 pub fn roles(world: &World) -> Roles {
     let Some(config) = &world.config else { return Roles::default() };
-    let (web, worker) = match config.mode {
-        DeploymentMode::Auto => (world.leader, !world.leader),
-        DeploymentMode::All => (true, true),
-        DeploymentMode::Web => (true, false),
-        DeploymentMode::Worker => (false, true),
+    let web = match config.mode {
+        DeploymentMode::Auto => world.leader,
+        DeploymentMode::All | DeploymentMode::Web => true,
+        DeploymentMode::Worker => false,
     };
+    let worker = is_worker(world);
     // A worker without tags takes untagged steps itself.
-    let untagged = worker && config.worker_untagged && !tags(config).is_empty();
+    let untagged = worker && config.worker_untagged && !tags(world).is_empty();
     Roles { web, worker, untagged }
+}
+
+/// Whether a worker belongs on this unit, whatever its tags are.
+pub fn is_worker(world: &World) -> bool {
+    world.config.as_ref().is_some_and(|config| match config.mode {
+        DeploymentMode::Auto => !world.leader,
+        DeploymentMode::All | DeploymentMode::Worker => true,
+        DeploymentMode::Web => false,
+    })
 }
 
 /// Whether web nodes and workers find each other inside this application.

@@ -1,5 +1,6 @@
 //! The runtime wrapper's files as they should be.
 
+use super::gpu;
 use super::roles::roles;
 use crate::config::{Config, FolderMounts};
 use crate::oci::policy::{FORMAT, Folders, Policy, Steps};
@@ -21,16 +22,16 @@ pub fn files(world: &World) -> Option<Vec<File>> {
     Some(vec![
         file(paths::LAUNCHER, LAUNCHER.to_owned(), 0o755),
         // Read anew for each container: no worker is restarted for it.
-        file(paths::POLICY, policy_text(&policy(config)), 0o644),
+        file(paths::POLICY, policy_text(&policy(world, config)), 0o644),
     ])
 }
 
-fn policy(config: &Config) -> Policy {
+fn policy(world: &World, config: &Config) -> Policy {
     Policy {
         format: FORMAT,
         runc: paths::RUNC.into(),
         folders: Folders { steps: steps(config.folder_mounts), root: paths::FOLDERS.into() },
-        gpus: None,
+        gpus: gpu::policy(world),
     }
 }
 

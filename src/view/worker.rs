@@ -1,9 +1,10 @@
 //! The workers' files as they should be, or what they still lack.
 
+use super::gpu;
 use super::roles::peers_exchange;
 use super::tsa::registration;
 use super::web::{address, digest, operator_settings};
-use crate::config::{Config, VolumeDriver};
+use crate::config::VolumeDriver;
 use crate::install::Installed;
 use crate::parse::{PublicKey, Tag};
 use crate::paths;
@@ -21,8 +22,9 @@ fn unit(worker: Worker) -> &'static str {
 }
 
 /// The tags of a unit's main worker.
-pub fn tags(config: &Config) -> BTreeSet<Tag> {
-    config.tags.iter().cloned().collect()
+pub fn tags(world: &World) -> BTreeSet<Tag> {
+    let own = world.config.iter().flat_map(|config| config.tags.iter().cloned());
+    own.chain(gpu::tags(world)).collect()
 }
 
 /// Everything that a worker reads, its own key aside, which is made on the machine and never leaves it.
@@ -57,7 +59,7 @@ pub fn files(world: &World, worker: Worker) -> Result<Vec<File>, Status> {
         worker,
         name: worker.name(&world.unit),
         servers: &found.servers,
-        tags: &tags(config),
+        tags: &tags(world),
         volumes: *volumes,
         address,
     })
@@ -70,7 +72,7 @@ pub fn files(world: &World, worker: Worker) -> Result<Vec<File>, Status> {
     };
     Ok(vec![
         file(worker.paths().unit, unit(worker), 0o644),
-        file(worker.paths().dropin, &worker_dropin(*volumes), 0o644),
+        file(worker.paths().dropin, &worker_dropin(*volumes, gpu::wanted(world).is_some()), 0o644),
         file(worker.paths().env, &env, 0o600),
         file(paths::TSA_KEYS, &tsa_keys(&found.servers), 0o644),
     ])

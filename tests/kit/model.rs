@@ -67,6 +67,8 @@ impl Model {
             Step::CreateUser => machine.user = Some(USER),
             Step::RemoveUser => machine.user = None,
             Step::InstallPrograms(stamp) => machine.programs = Some(stamp.clone()),
+            Step::WatchGpus(on) => machine.gpus_watched = *on,
+            Step::LookAtGpus => machine.gpus = Some(self.look_at_gpus(world)?),
             Step::Write(file) if file.path == paths::CLAIM => machine.claim = Some(file.text.clone()),
             Step::Write(file) => {
                 let owner = match file.owner {

@@ -1,0 +1,61 @@
+//! What the options want of GPUs, and what was seen of them.
+
+use super::roles::is_worker;
+use crate::config::ComputeRuntime;
+use crate::gpu::refresh::Report;
+use crate::gpu::wanted::{VENDORS, Wanted};
+use crate::oci::devices::Vendor;
+use crate::oci::policy::Gpus;
+use crate::parse::Tag;
+use crate::paths;
+use crate::step::{File, FileOwner};
+use crate::world::World;
+
+/// The units that look, as they ship.
+const UNITS: [(&str, &str); 3] = [
+    (paths::GPU_SERVICE, include_str!("../../charm/units/concourse-gpu.service")),
+    (paths::GPU_PATH, include_str!("../../charm/units/concourse-gpu.path")),
+    (paths::GPU_TIMER, include_str!("../../charm/units/concourse-gpu.timer")),
+];
+
+/// What the options want; `None`: no GPUs, or no worker here.
+pub fn wanted(world: &World) -> Option<Wanted> {
+    let config = world.config.as_ref().filter(|config| config.enable_gpu)?;
+    let vendors = match config.compute_runtime {
+        ComputeRuntime::None => return None,
+        ComputeRuntime::Auto => VENDORS.to_vec(),
+        ComputeRuntime::Cuda => vec![Vendor::Nvidia],
+        ComputeRuntime::Rocm => vec![Vendor::Amd],
+        ComputeRuntime::Intel => vec![Vendor::Intel],
+    };
+    is_worker(world).then(|| Wanted { vendors, units: config.gpu_units.clone(), access: config.gpu_access })
+}
+
+/// What was seen, of the options as they are.
+pub fn report(world: &World) -> Option<&Report> {
+    let wanted = wanted(world)?;
+    world.machine.gpus.as_ref().filter(|report| report.wanted.as_ref() == Some(&wanted))
+}
+
+/// Tags of what tasks can have.
+pub fn tags(world: &World) -> impl Iterator<Item = Tag> {
+    let told = report(world).map(|report| report.tags.as_slice()).unwrap_or_default();
+    // One that Concourse would not take as a word says less than none.
+    told.iter().filter_map(|tag| tag.parse().ok())
+}
+
+/// The part of the runtime policy.
+pub fn policy(world: &World) -> Option<Gpus> {
+    let wanted = wanted(world)?;
+    // The list has the selected ones only.
+    Some(Gpus { access: wanted.access, units: None, devices: paths::GPU_DEVICES.into() })
+}
+
+/// What the program that looks reads and is started by; `None`: it is not wanted.
+pub fn files(world: &World) -> Option<Vec<File>> {
+    let wanted = serde_json::to_string_pretty(&wanted(world)?).unwrap_or_default() + "\n";
+    let file = |path: &str, text: String| File { path: path.into(), text, mode: 0o644, owner: FileOwner::Root };
+    let mut files = vec![file(paths::GPU_WANTED, wanted)];
+    files.extend(UNITS.map(|(path, text)| file(path, text.to_owned())));
+    Some(files)
+}
