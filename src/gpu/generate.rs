@@ -159,7 +159,7 @@ fn own(facts: &Facts, inventory: &Inventory, vendor: Vendor) -> Option<(Driver, 
     let driver = match (vendor, &facts.machine) {
         // What a Jetson's containers need is listed in files of NVIDIA's that only NVIDIA's generator reads.
         (Vendor::Nvidia, Machine::Jetson) => return None,
-        (Vendor::Nvidia, _) if facts.files.files.is_empty() => return None,
+        (Vendor::Nvidia, _) if !has_cuda(facts) => return None,
         (Vendor::Nvidia, _) => nvidia_driver(facts),
         (Vendor::Amd, _) => edits(["/dev/kfd".into()]),
         (Vendor::Intel, _) => ContainerEdits::default(),
@@ -184,6 +184,13 @@ fn own(facts: &Facts, inventory: &Inventory, vendor: Vendor) -> Option<(Driver, 
     }
     let edits = complete(&driver, false, &lstat).0;
     (!units.is_empty()).then(|| (Driver { version: None, cuda: None, edits }, units))
+}
+
+/// Whether the library that all of CUDA goes through is there, and is the module's.
+fn has_cuda(facts: &Facts) -> bool {
+    let module = facts.nvidia.version.as_ref();
+    facts.machine == Machine::Wsl && !facts.files.cuda.is_empty()
+        || facts.files.cuda.values().any(|version| Some(version) == module)
 }
 
 fn unit(gpu: &Gpu, part: Option<&Part>, edits: crate::oci::devices::Edits) -> Unit {

@@ -63,7 +63,7 @@ fn said(nvml: &Nvml) -> Result<Said, NvmlError> {
     for index in 0..nvml.device_count()? {
         match nvml.device_by_index(index).and_then(|device| gpu(nvml, index, &device)) {
             Ok(gpu) => said.gpus.push(gpu),
-            Err(why) => _ = said.silent.insert(index, why.to_string()),
+            Err(why) => _ = said.silent.insert(index.to_string(), why.to_string()),
         }
     }
     Ok(said)

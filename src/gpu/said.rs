@@ -53,7 +53,7 @@ pub struct Said {
     /// GPUs, in its order.
     pub gpus: Vec<SaidGpu>,
     /// By index, GPUs that it counts and can't tell about.
-    pub silent: BTreeMap<u32, String>,
+    pub silent: BTreeMap<String, String>,
     /// By path, why nodes can't be opened; those that can aren't here.
     pub closed: BTreeMap<PathBuf, String>,
 }

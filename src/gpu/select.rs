@@ -97,16 +97,20 @@ fn absent(name: &str, devices: &Devices, inventory: &Inventory) -> Result<String
         // It was here when the spec was written.
         None if inventory.named.contains(name) => Ok(format!("GPU {name} is gone: see gpu-diagnose")),
         None => {
-            let has = devices.units.iter().map(shown).collect::<Vec<_>>();
-            let has = if has.is_empty() { "no GPU that can be used".to_owned() } else { has.join(", ") };
-            Err(format!("gpu-device-ids names {name:?}; this machine has {has}"))
+            let all: Vec<&str> = devices.units.iter().map(shown).collect();
+            let more = if all.len() > MOST { ", …" } else { "" };
+            let has = all[..all.len().min(MOST)].join(", ");
+            let has = if has.is_empty() { "no GPU that can be used".to_owned() } else { has };
+            Err(format!(
+                "gpu-device-ids names {name:?}, and this machine has {has}{more}: write ids of gpu-info, or all"
+            ))
         }
     }
 }
 
-fn shown(unit: &Unit) -> String {
-    match unit.names.first() {
-        Some(name) => format!("{name} ({})", unit.id),
-        None => unit.id.clone(),
-    }
+/// So many are named in a status.
+const MOST: usize = 16;
+
+fn shown(unit: &Unit) -> &str {
+    unit.names.first().unwrap_or(&unit.id)
 }

@@ -42,12 +42,13 @@ pub fn text(devices: &Devices, inventory: &Inventory) -> String {
     for gpu in &inventory.gpus {
         let given = devices.units.iter().any(|u| gpu_of(inventory, u).is_some_and(|g| g.id == gpu.id));
         if !given {
-            let model = gpu.model.as_deref().unwrap_or("GPU");
+            let maker = brand(gpu.vendor);
+            let model = gpu.model.clone().unwrap_or_else(|| format!("{maker} GPU"));
             let why = match &gpu.state {
                 State::Sick(why) | State::Elsewhere(why) => why.clone(),
                 State::Ready | State::Ailing(_) => "not given to tasks".into(),
             };
-            lines.push(format!("-  {} {model} {}: {why}", brand(gpu.vendor), gpu.id));
+            lines.push(format!("-  {}  {model}: {why}", gpu.id));
         }
     }
     if lines.is_empty() {

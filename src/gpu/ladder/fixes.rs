@@ -3,6 +3,7 @@
 use super::{Checked, Missing, Seen, missing};
 use crate::gpu::facts::{Facts, Machine, brand};
 use crate::gpu::generate::Origin;
+use crate::gpu::inventory::State;
 use crate::oci::devices::Vendor;
 use std::path::{Path, PathBuf};
 
@@ -132,13 +133,29 @@ pub fn data(seen: &Seen, vendor: Vendor, fix: Vec<String>) -> Checked {
             Some(why) => format!("{units} found without the CDI spec: {why}"),
             None => format!("{units} found without a CDI spec"),
         }),
+        None if sick(seen, vendor).is_some() => {
+            let why = short(&sick(seen, vendor).unwrap_or_default());
+            Err(missing(format!("No {} GPU works, see gpu-info: {why}", brand(vendor)), vec![]))
+        }
         None => {
             let why = stale.cloned().or_else(|| prepared.problems.first().cloned());
             let why = why.unwrap_or_else(|| "there is no CDI spec".into());
-            let message = format!("No device data for {}: {}", brand(vendor), short(&why));
+            let message = format!("No device data for {}, see gpu-diagnose: {}", brand(vendor), short(&why));
             Err(missing(message, fix))
         }
     }
+}
+
+/// Why no GPU of the vendor can be used though its driver works.
+fn sick(seen: &Seen, vendor: Vendor) -> Option<String> {
+    let mut own = seen.inventory.gpus.iter().filter(|g| g.vendor == vendor).peekable();
+    own.peek()?;
+    let why = own.try_fold(None, |first: Option<String>, gpu| match &gpu.state {
+        State::Sick(why) => Some(first.or_else(|| Some(why.clone()))),
+        State::Elsewhere(_) => Some(first),
+        State::Ready | State::Ailing(_) => None,
+    });
+    why.flatten()
 }
 
 /// At most so much of a reason that a status stays readable.

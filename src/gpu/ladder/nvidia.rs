@@ -32,7 +32,8 @@ fn other_kind(facts: &Facts) -> bool {
 
 /// Only a spec speaks of GPUs: they are simulated, or what they hang on is not visible here.
 fn by_spec(facts: &Facts) -> bool {
-    facts.of(Vendor::Nvidia).next().is_none()
+    !other_kind(facts)
+        && facts.of(Vendor::Nvidia).next().is_none()
         && facts.nvidia.version.is_none()
         && facts.specs(Vendor::Nvidia).next().is_some()
 }
@@ -62,13 +63,20 @@ fn present(facts: &Facts) -> Checked {
         }
         [] => Err(fixes::absent(facts, Vendor::Nvidia)),
         all if all.iter().all(|p| p.lost) => Err(fixes::lost(&all[0].address)),
-        all => Ok(all.iter().map(|p| p.shown()).collect::<Vec<_>>().join(", ")),
+        all => {
+            let model = |p: &Pci| facts.nvidia.gpus.get(&p.address)?.model.clone();
+            let named = all.iter().map(|p| Pci { name: p.name.clone().or_else(|| model(p)), ..(*p).clone() });
+            Ok(named.map(|p| p.shown()).collect::<Vec<_>>().join(", "))
+        }
     }
 }
 
 fn driver(facts: &Facts) -> Checked {
-    if other_kind(facts) || by_spec(facts) {
-        return Ok("not NVIDIA's module for PCI".into());
+    if by_spec(facts) {
+        return Ok("not visible here".into());
+    }
+    if other_kind(facts) {
+        return Ok(if facts.machine == Machine::Wsl { "dxgkrnl" } else { "nvgpu" }.into());
     }
     let gpus: Vec<&Pci> = facts.of(Vendor::Nvidia).filter(|p| !p.lost).collect();
     let bound = gpus.is_empty() || gpus.iter().any(|p| p.driver.as_deref() == Some("nvidia"));

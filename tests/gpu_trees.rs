@@ -1,0 +1,124 @@
+//! Machines of all kinds, as directories: what is found, what is missing, what is advertised.
+
+#![allow(missing_docs)]
+
+#[path = "gpu/machine.rs"]
+mod machine;
+
+use concourse_ci_machine::gpu::refresh::{Decision, decide};
+use concourse_ci_machine::gpu::{ladder, summary};
+use concourse_ci_machine::oci::devices::{Devices, Edits};
+use machine::{Machine, trees};
+use serde_json::Value;
+
+fn decided(machine: &Machine) -> Decision {
+    decide(&machine.facts(), &machine.answer, &machine.wanted, None)
+}
+
+/// Without what isn't there.
+fn brief(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let empty = |v: &Value| {
+                v.is_null() || *v == Value::Bool(false) || v.as_array().is_some_and(Vec::is_empty)
+            };
+            Value::Object(map.into_iter().filter(|(_, v)| !empty(v)).map(|(k, v)| (k, brief(v))).collect())
+        }
+        Value::Array(list) => Value::Array(list.into_iter().map(brief).collect()),
+        other => other,
+    }
+}
+
+fn shown(edits: &Edits) -> String {
+    let nodes: Vec<String> = edits.nodes.iter().map(|n| n.host.display().to_string()).collect();
+    let groups = if edits.gids.is_empty() { String::new() } else { format!(" groups {:?}", edits.gids) };
+    let files = edits.mounts.len();
+    let hooks: Vec<&str> = edits.hooks.iter().filter_map(|h| h.args.get(1)).map(String::as_str).collect();
+    let more = if files + hooks.len() > 0 {
+        format!(" {files} files, hooks {}", hooks.join(" "))
+    } else {
+        String::new()
+    };
+    format!("{}{groups}{more}", nodes.join(" "))
+}
+
+fn containers(devices: &Devices) -> String {
+    let mut lines = vec![];
+    for (vendor, driver) in &devices.vendors {
+        lines.push(format!("every container of {vendor:?}: {}", shown(&driver.edits)));
+    }
+    for unit in &devices.units {
+        lines.push(format!("{} = {}: {}", unit.names.join(" = "), unit.id, shown(&unit.edits)));
+    }
+    lines.join("\n")
+}
+
+fn golden(decision: &Decision) -> String {
+    let report = &decision.report;
+    let status = match (&report.blocked, &report.summary) {
+        (Some(why), _) => format!("blocked: {why}"),
+        (None, Some(summary)) => format!("active: Worker ready ({summary})"),
+        (None, None) => "active: Worker ready".into(),
+    };
+    let gpus: Vec<String> = report
+        .inventory
+        .gpus
+        .iter()
+        .map(|gpu| brief(serde_json::to_value(gpu).unwrap()).to_string())
+        .collect();
+    format!(
+        "{status}\nnotes: {}\ntags: {}\n\n{}\n\n{}\n{}\n{}\n{}",
+        report.notes.join("\n       "),
+        report.tags.join(" "),
+        serde_json::to_string(&report.inventory.machine).unwrap(),
+        ladder::text(&report.ladders),
+        summary::text(&decision.devices, &report.inventory),
+        containers(&decision.devices),
+        gpus.join("\n"),
+    )
+}
+
+#[test]
+fn machines_of_all_kinds() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("gpu/golden");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| {
+        for name in trees() {
+            insta::assert_snapshot!(name.clone(), golden(&decided(&Machine::load(&name))));
+        }
+    });
+}
+
+/// What Juju shows of a status in a table, and what an operator can act on.
+#[test]
+fn every_sentence_is_short_and_says_what_to_do() {
+    for name in trees() {
+        let report = decided(&Machine::load(&name)).report;
+        for sentence in
+            report.blocked.iter().chain(report.ladders.iter().filter_map(|l| Some(&l.missing()?.1.message)))
+        {
+            assert!(sentence.len() <= 150, "{name}: {} characters: {sentence}", sentence.len());
+            let cure =
+                ["run", "restart", "install", "set ", "see ", "write ", "update", "use ", "make ", "give "];
+            assert!(cure.iter().any(|word| sentence.contains(word)), "{name}: {sentence}");
+        }
+        for tag in &report.tags {
+            assert!(!tag.contains(char::is_whitespace) && !tag.is_empty(), "{name}: {tag:?}");
+        }
+    }
+}
+
+/// Twice is once, also through the files.
+#[test]
+fn what_is_written_is_what_is_read() {
+    for name in trees() {
+        let decision = decided(&Machine::load(&name));
+        let text = serde_json::to_string(&decision.report).unwrap();
+        let read: concourse_ci_machine::gpu::refresh::Report = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, decision.report, "{name}");
+        let text = serde_json::to_string(&decision.devices).unwrap();
+        assert_eq!(serde_json::from_str::<Devices>(&text).unwrap(), decision.devices, "{name}");
+    }
+}
