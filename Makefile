@@ -5,6 +5,8 @@ SHELL := bash
 KIT := $(CURDIR)/target/kit
 export EMULATED_JUJU := $(KIT)/emulated-juju
 PROFILE ?= quick
+# What ships.
+BINS := --bin dispatch --bin runc-gpu-wrapper --bin concourse-gpu
 
 .PHONY: help charm lint unit fuzz machines test demo demo-clean bench test-tools clean
 
@@ -12,7 +14,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -ts $$'\t'
 
 charm: ## concourse-ci-machine_amd64.charm, for juju deploy
-	cargo build --release --locked --bin dispatch --bin runc-gpu-wrapper
+	cargo build --release --locked $(BINS)
 	tools/pack target/release/dispatch concourse-ci-machine_amd64.charm
 
 lint: ## format, clippy, shellcheck
@@ -29,7 +31,7 @@ fuzz: ## random input for the runtime wrapper, for FUZZ_SECONDS (else 10)
 test-tools: ## what tests on machines and the demo need, into target/kit
 	mkdir -p $(KIT)
 	# Apart, so that the charm is built with its own features only, as it ships.
-	cargo build --profile quick --locked -p concourse-ci-machine --bin dispatch --bin runc-gpu-wrapper
+	cargo build --profile quick --locked -p concourse-ci-machine $(BINS)
 	cargo build --profile quick --locked -p emulated-juju -p concourse-standin --bins
 	install -m 0755 target/quick/emulated-juju $(KIT)/
 	tools/pack target/quick/dispatch $(KIT)/concourse-ci-machine.charm
@@ -50,7 +52,7 @@ demo-clean: ## nothing of the demo stays
 	tests/demo clean
 
 bench: test-tools ## ratios against peers, measured in one run
-	cargo build --release --locked --bin dispatch --bin runc-gpu-wrapper
+	cargo build --release --locked $(BINS)
 	benches/wrapper/run
 	benches/run
 

@@ -8,7 +8,7 @@ use crate::view::runtime::folder_count;
 use crate::view::tsa::registration;
 use crate::view::version::{Wanted, wanted};
 use crate::view::workers::workers;
-use crate::view::{web, worker};
+use crate::view::{gpu, web, worker};
 use crate::world::{Concern, Role, Worker, World};
 
 /// The status of the unit.
@@ -35,7 +35,14 @@ pub fn findings(world: &World) -> Vec<Status> {
         let all: Vec<String> = world.problems.iter().map(ToString::to_string).collect();
         found.push(blocked(all.join("; ")));
     }
-    for concern in [Concern::Ports, Concern::Install, Concern::Migration, Concern::Volumes, Concern::Leave] {
+    for concern in [
+        Concern::Ports,
+        Concern::Install,
+        Concern::Migration,
+        Concern::Volumes,
+        Concern::Leave,
+        Concern::Gpus,
+    ] {
         found.extend(world.troubles.get(&concern).cloned().map(blocked));
     }
     found.extend(version(world));
@@ -45,6 +52,7 @@ pub fn findings(world: &World) -> Vec<Status> {
     }
     if roles.worker {
         found.extend(worker_findings(world));
+        found.extend(gpu::report(world).and_then(|report| report.blocked.clone()).map(blocked));
     }
     found
 }
@@ -143,16 +151,19 @@ fn ready(world: &World) -> Status {
             let version = world.machine.web.as_ref().map(|info| info.version.as_str()).unwrap_or_default();
             let url = web::address(world).map(|a| external_url(config, a)).unwrap_or_default();
             let word = if both { "Web server and worker ready" } else { "Web server ready" };
-            format!("{word} (v{version}) {url}")
+            format!("{word} (v{version}){} {url}", equipment(world))
         }
         (false, true, _) if roles.workers().iter().any(waits) => {
             "Worker ready (volume-driver takes effect with the actions drain and resume)".to_owned()
         }
-        (false, true, _) => {
-            let folders = folder_count(world).map(|count| format!(" ({count})")).unwrap_or_default();
-            format!("Worker ready{folders}")
-        }
+        (false, true, _) => format!("Worker ready{}", equipment(world)),
         _ => return blocked("The options have never been valid".into()),
     };
     Status { level: Level::Active, message }
+}
+
+/// What tasks find on the worker: ` (GPU: 1x NVIDIA) (3 folders: 2 RO, 1 RW)`.
+fn equipment(world: &World) -> String {
+    let gpus = gpu::report(world).and_then(|report| report.summary.clone());
+    [gpus, folder_count(world)].into_iter().flatten().map(|what| format!(" ({what})")).collect()
 }

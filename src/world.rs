@@ -1,11 +1,11 @@
 //! The world as plain data: what `observe` saw, and all that `plan` and `status` may know.
 
 use crate::config::{Config, Problem};
+use crate::gpu::refresh::Report;
 use crate::host::fs::Owner;
 use crate::install::{Installed, ResourceStamp};
 use crate::juju::memory::Memory;
 use crate::juju::tools::Bag;
-use crate::gpu::refresh::Report;
 use crate::oci::devices::Devices;
 use crate::oci::folders::Found;
 use crate::parse::{UnitName, Version};
@@ -119,6 +119,8 @@ pub struct Machine {
     pub gpus: Option<Report>,
     /// What containers get of them; read for actions only.
     pub devices: Option<Devices>,
+    /// Its name; read for actions only.
+    pub hostname: String,
     /// systemd looks again when something about them changes.
     pub gpus_watched: bool,
     /// The services.

@@ -6,6 +6,7 @@ use crate::oci::folders::Folder;
 use crate::status::findings;
 use crate::step::Level;
 use crate::view::database::{Database, database};
+use crate::view::gpu;
 use crate::view::roles::roles;
 use crate::view::tsa::registration;
 use crate::view::version::{Wanted, wanted};
@@ -63,6 +64,11 @@ pub fn report(world: &World, verbose: bool) -> Answer {
             let link = if machine.connected.contains(&worker) { "connected to" } else { "not connected to" };
             let name = worker.role().record();
             say(name, format!("{}, {link} {tsa}", state(worker.role())));
+        }
+        if let Some(report) = gpu::report(world) {
+            let summary =
+                report.blocked.clone().or(report.summary.clone()).unwrap_or_else(|| "no GPU".to_owned());
+            say("gpus", std::iter::once(summary).chain(report.notes.clone()).collect::<Vec<_>>().join("\n"));
         }
         say("folders", folders(world));
         say("volumes", volumes(&Worker::Main));

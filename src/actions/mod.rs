@@ -1,7 +1,9 @@
 //! Actions: what each needs, does first, and answers. The reconcile that follows is the one of every hook.
 
 mod check_status;
+mod gpus;
 
+use crate::gpu::export::Format;
 use crate::juju::tools::Bag;
 use crate::parse::{Secret, TimeLimit, Version};
 use crate::paths;
@@ -43,6 +45,12 @@ pub enum Action {
     Resume,
     /// `rotate-keys`
     RotateKeys,
+    /// `gpu-info`
+    GpuInfo,
+    /// `gpu-diagnose`
+    GpuDiagnose,
+    /// `export-gpu-config`
+    ExportGpuConfig(Format),
 }
 
 /// What the operator gets back.
@@ -69,7 +77,7 @@ impl Answer {
 }
 
 /// The names of all actions.
-pub const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 11] = [
     "get-admin-password",
     "check-status",
     "restart-services",
@@ -78,6 +86,9 @@ pub const NAMES: [&str; 8] = [
     "drain",
     "resume",
     "rotate-keys",
+    "gpu-info",
+    "gpu-diagnose",
+    "export-gpu-config",
 ];
 
 impl Action {
@@ -107,6 +118,9 @@ impl Action {
             }
             "resume" => Action::Resume,
             "rotate-keys" => Action::RotateKeys,
+            "gpu-info" => Action::GpuInfo,
+            "gpu-diagnose" => Action::GpuDiagnose,
+            "export-gpu-config" => Action::ExportGpuConfig(text("format").unwrap_or("slurm").parse()?),
             other => return Err(format!("this charm has no action {other}")),
         })
     }
@@ -152,6 +166,7 @@ pub fn steps(action: &Action, world: &World) -> Result<Vec<Step>, String> {
             return Ok(vec![Step::Remove(paths::DRAINED.into())]);
         }
         Action::RotateKeys => return rotate(world),
+        Action::GpuInfo | Action::GpuDiagnose | Action::ExportGpuConfig(_) => return gpus::steps(world),
     }
     Ok(vec![])
 }
@@ -257,6 +272,9 @@ pub fn answer(action: &Action, world: &World) -> Answer {
             Answer::says(&[("message", "New keys are in use; users log in again")])
         }
         Action::RotateKeys => Answer::says(&[("message", "The worker has a new key")]),
+        Action::GpuInfo => gpus::info(world),
+        Action::GpuDiagnose => gpus::diagnose(world),
+        Action::ExportGpuConfig(format) => gpus::exported(world, *format),
     }
 }
 

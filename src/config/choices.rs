@@ -140,10 +140,14 @@ pub(super) fn gpu_units(text: &str) -> Result<Option<Vec<String>>, Invalid> {
         return Ok(None);
     }
     let id = |part: &str| {
-        let fits = part.len() <= LONGEST && part.chars().all(|c| c.is_ascii_alphanumeric() || "-:./".contains(c));
+        let fits =
+            part.len() <= LONGEST && part.chars().all(|c| c.is_ascii_alphanumeric() || "-:./".contains(c));
         match fits && part != "all" {
             true => Ok(part.to_owned()),
-            false => Err(Invalid::new(format!("{} is no id of a GPU; use what gpu-info shows, or all", shown(part)))),
+            false => Err(Invalid::new(format!(
+                "{} is no id of a GPU; use what gpu-info shows, or all",
+                shown(part)
+            ))),
         }
     };
     match list(text, id)? {
@@ -182,4 +186,22 @@ fn one_of<T: Copy>(text: &str, all: &[(&str, T)]) -> Result<T, Invalid> {
     };
     let words = words().collect::<Vec<_>>().join(", ");
     Err(Invalid::new(format!("{} is not one of {words}{hint}", shown(text))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus() {
+        assert_eq!(gpu_units("all"), Ok(None));
+        assert_eq!(gpu_units("0, GPU-1a,0:1").unwrap().unwrap(), ["0", "GPU-1a", "0:1"]);
+        let why = |text: &str| gpu_units(text).unwrap_err().to_string();
+        assert_eq!(why("0,;"), r#"";" is no id of a GPU; use what gpu-info shows, or all"#);
+        assert_eq!(why("0,all"), r#""all" is no id of a GPU; use what gpu-info shows, or all"#);
+        assert_eq!(why(""), "must not be empty; all is the usual choice");
+        assert_eq!(access("request"), Ok(Access::Request));
+        let why = access("exclusiv").unwrap_err().to_string();
+        assert_eq!(why, r#""exclusiv" is not one of shared, request"#);
+    }
 }

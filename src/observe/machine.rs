@@ -70,6 +70,7 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
         folders: Found::default(),
         gpus: json(root, paths::GPU_REPORT)?,
         devices: None,
+        hostname: String::new(),
         gpus_watched: paths::GPU_WATCHED.iter().all(|link| root.path(link).symlink_metadata().is_ok()),
         services,
         containers,
@@ -89,6 +90,11 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
 /// What containers get of GPUs.
 pub fn devices(root: &Root) -> Result<Option<Devices>> {
     json(root, paths::GPU_DEVICES)
+}
+
+/// What the machine is called.
+pub fn hostname(root: &Root) -> Result<String> {
+    Ok(read(&root.path("/proc/sys/kernel/hostname"))?.unwrap_or_default().trim().to_owned())
 }
 
 /// Folders that steps see.

@@ -54,7 +54,8 @@ pub fn policy(world: &World) -> Option<Gpus> {
 /// What the program that looks reads and is started by; `None`: it is not wanted.
 pub fn files(world: &World) -> Option<Vec<File>> {
     let wanted = serde_json::to_string_pretty(&wanted(world)?).unwrap_or_default() + "\n";
-    let file = |path: &str, text: String| File { path: path.into(), text, mode: 0o644, owner: FileOwner::Root };
+    let file =
+        |path: &str, text: String| File { path: path.into(), text, mode: 0o644, owner: FileOwner::Root };
     let mut files = vec![file(paths::GPU_WANTED, wanted)];
     files.extend(UNITS.map(|(path, text)| file(path, text.to_owned())));
     Some(files)

@@ -1,8 +1,8 @@
 //! What the world means: questions that plan, status and actions ask of the same data, answered once.
 
 pub mod database;
-pub mod roles;
 pub mod gpu;
+pub mod roles;
 pub mod runtime;
 pub mod secrets;
 pub mod tsa;
