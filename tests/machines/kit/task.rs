@@ -19,7 +19,7 @@ if [ -e /opt/concourse/current/STAND-IN ]; then
         task ${tag:+--tag "$tag"} "${@/#/--param=}" --detach -- sh -c "$script" ;;
     follow)
         code=0
-        task --attach "$2" -- true || code=$?
+        task --attach "$2" -- true 2>&1 || code=$?
         if [ $code = 0 ]; then echo succeeded; else echo failed; fi ;;
     esac
     exit
