@@ -55,11 +55,13 @@ pub fn prepare(facts: &Facts, inventory: &Inventory, wanted: &Wanted) -> Prepare
                     }
                 }
             }
-            (_, Some((driver, units))) => (Origin::Own, driver, units),
+            (_, Some((driver, units))) => {
+                prepared.stale.extend(gone(facts, vendor).map(|why| (vendor, why)));
+                (Origin::Own, driver, units)
+            }
             (Some(driver), None) => (Origin::Spec, driver, of_spec),
             (None, None) => {
-                let gone = facts.cdi.iter().find(|c| !c.gone.is_empty() && vendor == Vendor::Nvidia);
-                prepared.stale.extend(gone.map(|c| (vendor, names_gone(&c.source.path, &c.gone[0]))));
+                prepared.stale.extend(gone(facts, vendor).map(|why| (vendor, why)));
                 continue;
             }
         };
@@ -89,8 +91,10 @@ fn has(unit: &Unit, node: &Path) -> bool {
     unit.edits.nodes.iter().any(|n| n.host == node)
 }
 
-fn names_gone(spec: &Path, gone: &Path) -> String {
-    format!("{} names {}, which is not there", spec.display(), gone.display())
+/// A spec whose files aren't all there is of another driver.
+fn gone(facts: &Facts, vendor: Vendor) -> Option<String> {
+    let (spec, gone) = facts.specs(vendor).find_map(|c| Some((&c.source.path, c.gone.first()?)))?;
+    Some(format!("{} names {}, which is not there", spec.display(), gone.display()))
 }
 
 /// Why a spec is not the machine's: it is of another driver, or GPUs or MIG devices came after it.

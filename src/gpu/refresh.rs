@@ -115,9 +115,20 @@ fn finish(
             }
             report.notes.extend(chosen.missing);
         }
-        // Where nothing works the ladder says more than a list of nothing.
-        Err(why) if report.blocked.is_none() => report.blocked = Some(why),
-        Err(why) => report.notes.push(why),
+        Err(why) => {
+            // A bad option changes nothing: what was chosen before stays chosen.
+            let chosen = before.last.map(|(last, _)| last.units.clone()).unwrap_or_default();
+            devices.units = all.units.iter().filter(|u| chosen.contains(&u.id)).cloned().collect();
+            match report.blocked {
+                None => report.blocked = Some(why),
+                // Where nothing works the ladder says more than a list of nothing.
+                Some(_) => report.notes.push(why),
+            }
+        }
+    }
+    if report.blocked.is_none() {
+        let gaps = report.ladders.iter().filter(|_| !before.kept).filter_map(Ladder::missing);
+        report.notes.extend(gaps.map(|(_, missing)| missing.message.clone()));
     }
     devices.vendors = all.vendors.clone();
     devices.vendors.retain(|vendor, _| devices.units.iter().any(|u| u.vendor == *vendor));
@@ -132,7 +143,7 @@ fn finish(
     report.tags = tags::tags(&devices, &inventory, wanted.access);
     report.units = devices.units.iter().map(|u| u.id.clone()).collect();
     report.inventory = inventory;
-    Decision { report, devices, origin: prepared.origin.get(&Vendor::Nvidia).copied(), kept }
+    Decision { report, devices, origin: prepared.origin.get(&Vendor::Nvidia).copied(), kept: before.kept }
 }
 
 /// Units whose vendor's ladder has a gap would fail in the task.
