@@ -242,7 +242,12 @@ fn nvidia_driver(facts: &Facts) -> ContainerEdits {
     let mount = |path: &PathBuf| {
         let last = if is_socket(path) { "noexec" } else { "ro" };
         let options = ["nosuid", "nodev", "rbind", "rprivate", last].map(str::to_owned).to_vec();
-        Mount { host_path: path.clone(), container_path: path.clone(), options, kind: None }
+        // Where images have their own, as NVIDIA's generator does it.
+        let container_path = match path.strip_prefix("/usr/share/vulkan") {
+            Ok(rest) => Path::new("/etc/vulkan").join(rest),
+            Err(_) => path.clone(),
+        };
+        Mount { host_path: path.clone(), container_path, options, kind: None }
     };
     made.mounts = facts.files.files.iter().map(mount).collect();
     let version = facts.nvidia.version.as_deref().unwrap_or_default();

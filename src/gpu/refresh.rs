@@ -92,9 +92,15 @@ pub fn decide(
         units.extend(others);
         prepared.devices.units = units;
         prepared.devices.vendors.extend(devices.vendors);
-        return finish(report, prepared, inventory, wanted, true);
+        return finish(report, prepared, inventory, wanted, Before { kept: true, last });
     }
-    finish(report, prepared, inventory, wanted, false)
+    finish(report, prepared, inventory, wanted, Before { kept: false, last })
+}
+
+/// What was, and whether it stays.
+struct Before<'a> {
+    kept: bool,
+    last: Option<(&'a Report, &'a Devices)>,
 }
 
 fn finish(
@@ -102,7 +108,7 @@ fn finish(
     prepared: Prepared,
     inventory: Inventory,
     wanted: &Wanted,
-    kept: bool,
+    before: Before,
 ) -> Decision {
     let all = &prepared.devices;
     let mut devices = Devices { format: FORMAT, vendors: BTreeMap::new(), units: vec![] };

@@ -2,7 +2,7 @@
 
 mod amd;
 mod cdi;
-mod files;
+pub mod files;
 mod machine;
 mod names;
 mod nvidia;
@@ -73,6 +73,11 @@ impl<'a> Look<'a> {
         let mut names: Vec<String> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
         names.sort();
         names
+    }
+
+    /// What a link says.
+    fn link(&self, path: impl AsRef<Path>) -> Option<String> {
+        fs::read_link(self.path(path)).ok()?.into_os_string().into_string().ok()
     }
 
     /// The last part of a link's target: the way in which sysfs names drivers and devices.
