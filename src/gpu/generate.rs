@@ -2,6 +2,7 @@
 
 use super::facts::{Facts, Machine, word};
 use super::inventory::{Gpu, Inventory, Part};
+use super::scan::files::is_library;
 use super::wanted::{VENDORS, Wanted};
 use crate::cdi::edits::complete;
 use crate::cdi::spec::{ContainerEdits, DeviceNode, Hook, Mount};
@@ -251,15 +252,13 @@ fn nvidia_driver(facts: &Facts) -> ContainerEdits {
     };
     made.mounts = facts.files.files.iter().map(mount).collect();
     let version = facts.nvidia.version.as_deref().unwrap_or_default();
-    let mut links = vec![];
+    let told = facts.files.links.iter();
+    let mut links: Vec<(String, String)> = told.map(|(l, t)| (t.clone(), l.display().to_string())).collect();
     let mut folders = vec![];
     for path in &facts.files.files {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let beside = |link: &str| path.with_file_name(link).display().to_string();
-        if name.starts_with("lib")
-            && name.contains(".so")
-            && !path.components().any(|c| c.as_os_str() == "xorg")
-        {
+        if is_library(path) {
             folders.extend(path.parent().map(|p| p.display().to_string()));
         }
         let library = name.strip_suffix(&format!(".so.{version}")).filter(|_| !version.is_empty());
@@ -285,6 +284,8 @@ fn nvidia_driver(facts: &Facts) -> ContainerEdits {
     }
     folders.sort();
     folders.dedup();
+    links.sort();
+    links.dedup();
     let links = links.into_iter().flat_map(|(target, link)| ["--link".into(), format!("{target}::{link}")]);
     let folders = folders.into_iter().flat_map(|folder| ["--folder".into(), folder]);
     made.hooks = vec![hook("create-symlinks", links), hook("update-ldcache", folders)];
