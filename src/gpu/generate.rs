@@ -188,7 +188,7 @@ fn own(facts: &Facts, inventory: &Inventory, vendor: Vendor) -> Option<(Driver, 
         units.truncate(1);
     }
     let edits = complete(&driver, false, &lstat).0;
-    (!units.is_empty()).then(|| (Driver { version: None, cuda: None, edits }, units))
+    (!units.is_empty()).then_some((Driver { version: None, cuda: None, edits }, units))
 }
 
 /// Whether the library that all of CUDA goes through is there, and is the module's.
