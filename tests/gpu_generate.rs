@@ -6,9 +6,9 @@
 mod machine;
 
 use concourse_ci_machine::cdi::tree::Trees;
+use concourse_ci_machine::gpu::decide::{Decision, decide};
 use concourse_ci_machine::gpu::export::{Format, export};
 use concourse_ci_machine::gpu::inventory::Inventory;
-use concourse_ci_machine::gpu::refresh::{Decision, decide};
 use concourse_ci_machine::gpu::select::{parse, select};
 use concourse_ci_machine::oci::devices::{Devices, Edits, Vendor};
 use concourse_ci_machine::oci::hook::plan::Plan;

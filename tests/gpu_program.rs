@@ -6,7 +6,8 @@
 mod machine;
 
 use concourse_ci_machine::gpu::ask::Asker;
-use concourse_ci_machine::gpu::refresh::{Paths, Report, decide, refresh};
+use concourse_ci_machine::gpu::decide::{Report, decide};
+use concourse_ci_machine::gpu::refresh::{Paths, refresh};
 use concourse_ci_machine::gpu::said::{Answer, Reason};
 use concourse_ci_machine::gpu::scan::Look;
 use concourse_ci_machine::oci::devices::Devices;
@@ -115,7 +116,7 @@ fn a_child_that_hangs_is_given_up() {
     let dir = tempfile::tempdir().unwrap();
     let script = format!("NVML=hang exec {PROGRAM} nvml --library {}", library().display());
     let before = Instant::now();
-    assert_eq!(asker(dir.path(), &script, 200).ask(), Answer::Hung);
+    assert_eq!(asker(dir.path(), &script, 200).ask(&[]), Answer::Hung);
     assert!(before.elapsed() < Duration::from_secs(5));
     assert!(!dir.path().join("stuck").exists(), "it could be killed");
 }
@@ -128,10 +129,10 @@ fn a_child_that_cannot_be_killed_is_not_joined_by_another() {
     // This process stands for the child of before.
     let told = r#"echo '{"answer":"not-asked"}'"#;
     fs::write(dir.path().join("stuck"), format!("{} {start}", std::process::id())).unwrap();
-    assert_eq!(asker(dir.path(), told, 10_000).ask(), Answer::Hung);
+    assert_eq!(asker(dir.path(), told, 10_000).ask(&[]), Answer::Hung);
     // Another one with its number is another one.
     fs::write(dir.path().join("stuck"), format!("{} 1", std::process::id())).unwrap();
-    assert_eq!(asker(dir.path(), told, 10_000).ask(), Answer::NotAsked);
+    assert_eq!(asker(dir.path(), told, 10_000).ask(&[]), Answer::NotAsked);
     assert!(!dir.path().join("stuck").exists());
 }
 
@@ -139,11 +140,11 @@ fn a_child_that_cannot_be_killed_is_not_joined_by_another() {
 fn a_child_that_crashes_is_told() {
     let dir = tempfile::tempdir().unwrap();
     for script in ["kill -SEGV $$", "exit 3", "echo nonsense"] {
-        let answer = asker(dir.path(), script, 10_000).ask();
+        let answer = asker(dir.path(), script, 10_000).ask(&[]);
         assert!(matches!(answer, Answer::Failed { reason: Reason::Other, .. }), "{script}: {answer:?}");
     }
     let absent = Asker { program: "/nowhere".into(), ..asker(dir.path(), "", 10_000) };
-    assert!(matches!(absent.ask(), Answer::Failed { .. }));
+    assert!(matches!(absent.ask(&[]), Answer::Failed { .. }));
 }
 
 /// A machine's GPUs written by `refresh`, then again with other answers.
@@ -315,5 +316,32 @@ fn nvml_and_the_bus_agree() {
     assert_eq!(
         decision.report.notes[0],
         "GPU GPU-00000000: its memory had 3 errors that could not be corrected"
+    );
+}
+
+/// On a machine with a GPU of NVIDIA: NVML, the bus and the files that were found are of one mind.
+#[test]
+#[ignore = "needs a GPU of NVIDIA"]
+fn a_real_gpu() {
+    let out = Command::new(PROGRAM).arg("nvml").output().unwrap();
+    let answer: Answer = serde_json::from_slice(&out.stdout).unwrap();
+    let mut facts = concourse_ci_machine::gpu::scan::scan(&Look::at("/"));
+    facts.cdi.clear();
+    let vendors = vec![concourse_ci_machine::oci::devices::Vendor::Nvidia];
+    let wanted = concourse_ci_machine::gpu::wanted::Wanted {
+        vendors,
+        ..concourse_ci_machine::gpu::wanted::Wanted::nothing()
+    };
+    let decision = decide(&facts, &answer, &wanted, None);
+    println!("{}", concourse_ci_machine::gpu::ladder::text(&decision.report.ladders));
+    println!("{}", concourse_ci_machine::gpu::summary::text(&decision.devices, &decision.report.inventory));
+    println!("{:?}", decision.report.tags);
+    let Answer::Said(said) = answer else { panic!("{answer:?}") };
+    assert_eq!(decision.devices.units.len(), said.gpus.iter().filter(|g| !g.mig).count());
+    let driver = decision.devices.vendors.values().next().unwrap();
+    assert_eq!(driver.version, said.driver);
+    assert!(driver.edits.mounts.iter().any(|m| m.path.to_string_lossy().contains("libcuda.so.")));
+    assert!(
+        decision.devices.units.iter().all(|u| u.id.starts_with("GPU-") && u.compute_capability.is_some())
     );
 }
