@@ -1,7 +1,7 @@
 //! The world as plain data: what `observe` saw, and all that `plan` and `status` may know.
 
 use crate::config::{Config, Problem};
-use crate::gpu::refresh::Report;
+use crate::gpu::decide::Report;
 use crate::host::fs::Owner;
 use crate::install::{Installed, ResourceStamp};
 use crate::juju::memory::Memory;

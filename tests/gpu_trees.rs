@@ -5,7 +5,7 @@
 #[path = "gpu/machine.rs"]
 mod machine;
 
-use concourse_ci_machine::gpu::refresh::{Decision, decide};
+use concourse_ci_machine::gpu::decide::{Decision, decide};
 use concourse_ci_machine::gpu::{ladder, summary};
 use concourse_ci_machine::oci::devices::{Devices, Edits};
 use machine::{Machine, trees};
@@ -116,9 +116,40 @@ fn what_is_written_is_what_is_read() {
     for name in trees() {
         let decision = decided(&Machine::load(&name));
         let text = serde_json::to_string(&decision.report).unwrap();
-        let read: concourse_ci_machine::gpu::refresh::Report = serde_json::from_str(&text).unwrap();
+        let read: concourse_ci_machine::gpu::decide::Report = serde_json::from_str(&text).unwrap();
         assert_eq!(read, decision.report, "{name}");
         let text = serde_json::to_string(&decision.devices).unwrap();
         assert_eq!(serde_json::from_str::<Devices>(&text).unwrap(), decision.devices, "{name}");
     }
+}
+
+/// What decides touches nothing; what touches is named here.
+#[test]
+fn decisions_touch_nothing() {
+    let edges = ["scan", "nvml.rs", "ask.rs", "refresh.rs", "mod.rs"];
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/gpu");
+    let mut dirs = vec![dir.clone()];
+    let mut seen = 0;
+    while let Some(at) = dirs.pop() {
+        for entry in std::fs::read_dir(at).unwrap().flatten() {
+            let path = entry.path();
+            let first =
+                path.strip_prefix(&dir).unwrap().iter().next().unwrap().to_string_lossy().into_owned();
+            if edges.contains(&first.as_str()) {
+                continue;
+            }
+            if path.is_dir() {
+                dirs.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            for outside in
+                ["std::fs", "std::process", "std::env", "host::", "Instant", "SystemTime", "exists()"]
+            {
+                assert!(!text.contains(outside), "{} is pure and names {outside}", path.display());
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 15, "{seen} files");
 }

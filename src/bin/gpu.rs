@@ -69,28 +69,12 @@ fn run(args: &[String]) -> Result<String> {
         out: option("--out", "/run/concourse-gpu"),
         trees: (root == Path::new("/")).then_some(trees),
     };
-    let mut args = vec!["nvml".to_owned()];
-    for node in nodes(&root) {
-        args.extend(["--node".into(), node]);
-    }
     let program = std::env::current_exe().context("this program's path is not known")?;
-    let asker = Asker { program, args, deadline: ANSWER, stuck: paths.out.join("stuck") };
+    let asker =
+        Asker { program, args: vec!["nvml".into()], deadline: ANSWER, stuck: paths.out.join("stuck") };
     let report = refresh(&Look::at(root), &asker, &paths)?;
     Ok(match command.as_str() {
         "refresh" => serde_json::to_string(&report)?,
         _ => ladder::text(&report.ladders),
     })
-}
-
-/// Nodes that the child tries to open.
-fn nodes(root: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(root.join("dev")).into_iter().flatten().flatten();
-    let mut found: Vec<String> = names.filter_map(|e| e.file_name().into_string().ok()).collect();
-    found.retain(|n| {
-        n == "nvidiactl"
-            || n == "nvidia-uvm"
-            || n.strip_prefix("nvidia").is_some_and(|n| n.parse::<u32>().is_ok())
-    });
-    found.sort();
-    found.into_iter().map(|n| format!("/dev/{n}")).collect()
 }

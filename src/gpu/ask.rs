@@ -16,7 +16,7 @@ const DYING: Duration = Duration::from_millis(500);
 pub struct Asker {
     /// The program.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Its first arguments.
     pub args: Vec<String>,
     /// How long it may take.
     pub deadline: Duration,
@@ -26,19 +26,20 @@ pub struct Asker {
 
 impl Asker {
     /// Asks, unless a child of before still hangs: each would hold the driver some more.
-    pub fn ask(&self) -> Answer {
+    pub fn ask(&self, questions: &[String]) -> Answer {
         if still_stuck(&self.stuck) {
             return Answer::Hung;
         }
         let failed = |why: std::io::Error| Answer::Failed { reason: Reason::Other, text: why.to_string() };
-        self.run().unwrap_or_else(failed)
+        self.run(questions).unwrap_or_else(failed)
     }
 
-    fn run(&self) -> std::io::Result<Answer> {
+    fn run(&self, questions: &[String]) -> std::io::Result<Answer> {
         // A file, not a pipe: a child that can't be killed would hold that open, and nothing has to be emptied.
         let mut told = tempfile::tempfile()?;
         let mut child = Command::new(&self.program)
             .args(&self.args)
+            .args(questions)
             .stdin(Stdio::null())
             .stdout(told.try_clone()?)
             .stderr(Stdio::null())

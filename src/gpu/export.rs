@@ -53,15 +53,8 @@ fn own(unit: &Unit) -> Vec<&PathBuf> {
 /// gres.conf(5): `Type` is the product as `AutoDetect` would name it; MIG devices are several files each.
 fn slurm(host: &str, devices: &Devices) -> Vec<String> {
     let kind = |unit: &Unit| {
-        let (model, profile) = model(unit);
-        let name = model.unwrap_or_else(|| word(unit.vendor).into());
-        [Some(name), profile]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join("_")
-            .replace('-', "_")
-            .to_lowercase()
+        let name = unit.model.as_deref().unwrap_or(word(unit.vendor)).replace(" MIG ", " ");
+        name.split_whitespace().collect::<Vec<_>>().join("_").to_lowercase()
     };
     let mut counts: Vec<(String, usize)> = vec![];
     let mut lines = vec!["# gres.conf".to_owned()];

@@ -173,6 +173,8 @@ pub struct DriverFiles {
     pub cuda: BTreeMap<PathBuf, String>,
     /// Files of the module's version that a container needs, and sockets.
     pub files: Vec<PathBuf>,
+    /// Names by which programs and linkers ask for the libraries: links, by path, with what they say.
+    pub links: BTreeMap<PathBuf, String>,
 }
 
 /// A CDI file.

@@ -2,6 +2,7 @@
 
 use super::facts::{Facts, Machine, word};
 use super::inventory::{Gpu, Inventory, Part};
+use super::scan::files::is_library;
 use super::wanted::{VENDORS, Wanted};
 use crate::cdi::edits::complete;
 use crate::cdi::spec::{ContainerEdits, DeviceNode, Hook, Mount};
@@ -55,11 +56,13 @@ pub fn prepare(facts: &Facts, inventory: &Inventory, wanted: &Wanted) -> Prepare
                     }
                 }
             }
-            (_, Some((driver, units))) => (Origin::Own, driver, units),
+            (_, Some((driver, units))) => {
+                prepared.stale.extend(gone(facts, vendor).map(|why| (vendor, why)));
+                (Origin::Own, driver, units)
+            }
             (Some(driver), None) => (Origin::Spec, driver, of_spec),
             (None, None) => {
-                let gone = facts.cdi.iter().find(|c| !c.gone.is_empty() && vendor == Vendor::Nvidia);
-                prepared.stale.extend(gone.map(|c| (vendor, names_gone(&c.source.path, &c.gone[0]))));
+                prepared.stale.extend(gone(facts, vendor).map(|why| (vendor, why)));
                 continue;
             }
         };
@@ -89,8 +92,10 @@ fn has(unit: &Unit, node: &Path) -> bool {
     unit.edits.nodes.iter().any(|n| n.host == node)
 }
 
-fn names_gone(spec: &Path, gone: &Path) -> String {
-    format!("{} names {}, which is not there", spec.display(), gone.display())
+/// A spec whose files aren't all there is of another driver.
+fn gone(facts: &Facts, vendor: Vendor) -> Option<String> {
+    let (spec, gone) = facts.specs(vendor).find_map(|c| Some((&c.source.path, c.gone.first()?)))?;
+    Some(format!("{} names {}, which is not there", spec.display(), gone.display()))
 }
 
 /// Why a spec is not the machine's: it is of another driver, or GPUs or MIG devices came after it.
@@ -183,7 +188,7 @@ fn own(facts: &Facts, inventory: &Inventory, vendor: Vendor) -> Option<(Driver, 
         units.truncate(1);
     }
     let edits = complete(&driver, false, &lstat).0;
-    (!units.is_empty()).then(|| (Driver { version: None, cuda: None, edits }, units))
+    (!units.is_empty()).then_some((Driver { version: None, cuda: None, edits }, units))
 }
 
 /// Whether the library that all of CUDA goes through is there, and is the module's.
@@ -238,19 +243,22 @@ fn nvidia_driver(facts: &Facts) -> ContainerEdits {
     let mount = |path: &PathBuf| {
         let last = if is_socket(path) { "noexec" } else { "ro" };
         let options = ["nosuid", "nodev", "rbind", "rprivate", last].map(str::to_owned).to_vec();
-        Mount { host_path: path.clone(), container_path: path.clone(), options, kind: None }
+        // Where images have their own, as NVIDIA's generator does it.
+        let container_path = match path.strip_prefix("/usr/share/vulkan") {
+            Ok(rest) => Path::new("/etc/vulkan").join(rest),
+            Err(_) => path.clone(),
+        };
+        Mount { host_path: path.clone(), container_path, options, kind: None }
     };
     made.mounts = facts.files.files.iter().map(mount).collect();
     let version = facts.nvidia.version.as_deref().unwrap_or_default();
-    let mut links = vec![];
+    let told = facts.files.links.iter();
+    let mut links: Vec<(String, String)> = told.map(|(l, t)| (t.clone(), l.display().to_string())).collect();
     let mut folders = vec![];
     for path in &facts.files.files {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let beside = |link: &str| path.with_file_name(link).display().to_string();
-        if name.starts_with("lib")
-            && name.contains(".so")
-            && !path.components().any(|c| c.as_os_str() == "xorg")
-        {
+        if is_library(path) {
             folders.extend(path.parent().map(|p| p.display().to_string()));
         }
         let library = name.strip_suffix(&format!(".so.{version}")).filter(|_| !version.is_empty());
@@ -276,6 +284,8 @@ fn nvidia_driver(facts: &Facts) -> ContainerEdits {
     }
     folders.sort();
     folders.dedup();
+    links.sort();
+    links.dedup();
     let links = links.into_iter().flat_map(|(target, link)| ["--link".into(), format!("{target}::{link}")]);
     let folders = folders.into_iter().flat_map(|folder| ["--folder".into(), folder]);
     made.hooks = vec![hook("create-symlinks", links), hook("update-ldcache", folders)];

@@ -4,11 +4,8 @@ const TABLE: &str = include_str!("hsa.tsv");
 
 /// `HSA_OVERRIDE_GFX_VERSION` for a chip; `None`: it needs none.
 pub fn version(gfx: &str) -> Option<&'static str> {
-    TABLE.lines().filter(|l| !l.starts_with('#')).find_map(|line| {
-        let mut columns = line.split('\t');
-        let version = columns.next().filter(|chip| *chip == gfx).and_then(|_| columns.next());
-        version
-    })
+    let mut rows = TABLE.lines().filter(|line| !line.starts_with('#'));
+    rows.find_map(|row| row.strip_prefix(gfx)?.strip_prefix('\t')?.split('\t').next())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! the child.
 
 pub mod ask;
+pub mod decide;
 pub mod export;
 pub mod facts;
 pub mod generate;

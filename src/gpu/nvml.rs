@@ -96,7 +96,9 @@ fn gpu(nvml: &Nvml, index: u32, device: &Device) -> Result<SaidGpu, NvmlError> {
 fn address(bus_id: &str) -> String {
     let lower = bus_id.to_lowercase();
     match lower.split_once(':') {
-        Some((domain, rest)) if domain.len() == 8 => format!("{}:{rest}", &domain[4..]),
+        Some((domain, rest)) if domain.len() == 8 => {
+            format!("{}:{rest}", domain.strip_prefix("0000").unwrap_or(domain))
+        }
         _ => lower,
     }
 }

@@ -3,62 +3,22 @@
 //! | file | for |
 //! |---|---|
 //! | `OUT/devices.json` | the wrapper: units that `gpu-device-ids` lets tasks have, and what a container gets of each |
-//! | `OUT/inventory.json` | the charm: [`Report`] |
+//! | `OUT/inventory.json` | the charm: [`Report`](super::decide::Report) |
 //! | `OUT/lock`, `OUT/stuck` | a refresh runs; a child of NVML waits in the kernel |
 
 use super::ask::Asker;
+use super::decide::{Decision, Report, decide};
 use super::facts::{Facts, Machine};
-use super::generate::{Origin, Prepared, prepare};
-use super::inventory::{Inventory, inventory};
-use super::ladder::{self, Ladder, Seen, ladders};
+use super::generate::Origin;
 use super::said::Answer;
 use super::scan::{Look, scan};
-use super::select::select;
 use super::wanted::Wanted;
-use super::{summary, tags};
 use crate::cdi::tree::Trees;
 use crate::host::fs::{read, write_atomic};
-use crate::oci::devices::{Devices, FORMAT, Vendor};
+use crate::oci::devices::{Devices, Vendor};
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
-
-/// What is told of one refresh.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Report {
-    /// The options that it answers.
-    pub wanted: Option<Wanted>,
-    /// `GPU: 2x NVIDIA`; `None`: there is none that can be used.
-    pub summary: Option<String>,
-    /// Tags of the worker's registration.
-    pub tags: Vec<String>,
-    /// The sentence of a `blocked` status: no GPU can be used though some should, or the options name what isn't there.
-    pub blocked: Option<String>,
-    /// Sentences on what doesn't stop all: one GPU of several is sick, a CDI file is broken.
-    pub notes: Vec<String>,
-    /// Ids of the units in `devices.json`.
-    pub units: Vec<String>,
-    /// All GPUs.
-    pub inventory: Inventory,
-    /// What `gpu-diagnose` prints.
-    pub ladders: Vec<Ladder>,
-}
-
-/// Report and devices belong together.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    /// For the charm.
-    pub report: Report,
-    /// For the wrapper, not yet in a driver tree.
-    pub devices: Devices,
-    /// Where NVIDIA's are from.
-    pub origin: Option<Origin>,
-    /// NVIDIA's did not answer, and those of before stay.
-    pub kept: bool,
-}
 
 /// Where everything is.
 #[derive(Clone, Debug)]
@@ -71,96 +31,6 @@ pub struct Paths {
     pub trees: Option<Trees>,
 }
 
-/// Decides from what was seen (PURE). `last`: what was written last.
-pub fn decide(
-    facts: &Facts,
-    answer: &Answer,
-    wanted: &Wanted,
-    last: Option<(&Report, &Devices)>,
-) -> Decision {
-    let inventory = inventory(facts, answer);
-    let mut prepared = prepare(facts, &inventory, wanted);
-    let seen = Seen { facts, answer, inventory: &inventory, prepared: &prepared };
-    let ladders = ladders(&seen, wanted);
-    let kept = last.filter(|_| *answer == Answer::Hung).and_then(|last| keep(facts, wanted, last));
-    drop_broken(&mut prepared, &ladders);
-    let mut report = Report { ladders, notes: prepared.problems.clone(), ..Report::default() };
-    if let Some((inventory, devices)) = kept {
-        report
-            .notes
-            .push("NVIDIA's driver does not answer; its GPUs stay as they were: see gpu-diagnose".into());
-        let others = prepared.devices.units.iter().filter(|u| u.vendor != Vendor::Nvidia).cloned();
-        let mut units = devices.units;
-        units.extend(others);
-        prepared.devices.units = units;
-        prepared.devices.vendors.extend(devices.vendors);
-        return finish(report, prepared, inventory, wanted, true);
-    }
-    finish(report, prepared, inventory, wanted, false)
-}
-
-fn finish(
-    mut report: Report,
-    prepared: Prepared,
-    inventory: Inventory,
-    wanted: &Wanted,
-    kept: bool,
-) -> Decision {
-    let all = &prepared.devices;
-    let mut devices = Devices { format: FORMAT, vendors: BTreeMap::new(), units: vec![] };
-    report.blocked = ladder::blocked(&report.ladders, &prepared);
-    match select(wanted.units.as_deref(), all, &inventory) {
-        Ok(chosen) => {
-            devices.units = all.units.iter().filter(|u| chosen.units.contains(&u.id)).cloned().collect();
-            if devices.units.is_empty() && report.blocked.is_none() {
-                report.blocked = chosen.missing.first().cloned();
-            }
-            report.notes.extend(chosen.missing);
-        }
-        // Where nothing works the ladder says more than a list of nothing.
-        Err(why) if report.blocked.is_none() => report.blocked = Some(why),
-        Err(why) => report.notes.push(why),
-    }
-    devices.vendors = all.vendors.clone();
-    devices.vendors.retain(|vendor, _| devices.units.iter().any(|u| u.vendor == *vendor));
-    let sick = inventory.gpus.iter().filter(|g| wanted.has(g.vendor)).filter_map(|gpu| match &gpu.state {
-        super::inventory::State::Sick(why) | super::inventory::State::Ailing(why) => {
-            Some(format!("GPU {}: {why}", gpu.id))
-        }
-        _ => None,
-    });
-    report.notes.extend(sick);
-    report.summary = summary::summary(&devices);
-    report.tags = tags::tags(&devices, &inventory, wanted.access);
-    report.units = devices.units.iter().map(|u| u.id.clone()).collect();
-    report.inventory = inventory;
-    Decision { report, devices, origin: prepared.origin.get(&Vendor::Nvidia).copied(), kept }
-}
-
-/// Units whose vendor's ladder has a gap would fail in the task.
-fn drop_broken(prepared: &mut Prepared, ladders: &[Ladder]) {
-    let whole =
-        |vendor: Vendor| ladders.iter().find(|l| l.vendor == vendor).is_some_and(|l| l.missing().is_none());
-    prepared.devices.units.retain(|u| whole(u.vendor));
-    prepared.devices.vendors.retain(|vendor, _| whole(*vendor));
-}
-
-/// What was known of NVIDIA's GPUs, if it is still of this driver and all its nodes are there.
-fn keep(
-    facts: &Facts,
-    wanted: &Wanted,
-    (report, devices): (&Report, &Devices),
-) -> Option<(Inventory, Devices)> {
-    let driver = devices.vendors.get(&Vendor::Nvidia).filter(|_| wanted.has(Vendor::Nvidia))?;
-    let mut devices = devices.clone();
-    devices.units.retain(|u| u.vendor == Vendor::Nvidia);
-    let nodes = devices.units.iter().flat_map(|u| &u.edits.nodes).chain(&driver.edits.nodes);
-    let same = facts.nvidia.version.is_none() || driver.version == facts.nvidia.version;
-    let whole = nodes.into_iter().all(|n| facts.node(&n.host).is_some());
-    devices.vendors.retain(|vendor, _| *vendor == Vendor::Nvidia);
-    (same && whole && !devices.units.is_empty()).then(|| (report.inventory.clone(), devices))
-}
-
 /// Does everything, one at a time.
 ///
 /// # Errors
@@ -169,9 +39,11 @@ pub fn refresh(look: &Look, asker: &Asker, paths: &Paths) -> Result<Report> {
     crate::host::fs::make_dir(&paths.out)?;
     let lock = File::create(paths.out.join("lock")).context("failed to make the lock")?;
     lock.lock().context("failed to lock")?;
-    let text = read(&paths.wanted)?.with_context(|| format!("{} is not there", paths.wanted.display()))?;
-    let wanted: Wanted =
-        serde_json::from_str(&text).with_context(|| format!("{} can't be read", paths.wanted.display()))?;
+    let wanted: Wanted = match read(&paths.wanted)? {
+        Some(text) => serde_json::from_str(&text)
+            .with_context(|| format!("{} can't be read", paths.wanted.display()))?,
+        None => Wanted::nothing(),
+    };
     let (report_path, devices_path) = (paths.out.join("inventory.json"), paths.out.join("devices.json"));
     // What can't be read any more is of another version of this program, and nothing to keep.
     let last: Option<Report> = read(&report_path).ok().flatten().and_then(|t| serde_json::from_str(&t).ok());
@@ -179,7 +51,7 @@ pub fn refresh(look: &Look, asker: &Asker, paths: &Paths) -> Result<Report> {
         read(&devices_path).ok().flatten().and_then(|t| serde_json::from_str(&t).ok());
     let facts = scan(look);
     let ask = wanted.has(Vendor::Nvidia) && is_worth_asking(&facts);
-    let answer = if ask { asker.ask() } else { Answer::NotAsked };
+    let answer = if ask { asker.ask(&questions(&facts)) } else { Answer::NotAsked };
     let mut decision = decide(&facts, &answer, &wanted, last.as_ref().zip(before.as_ref()));
     if let Some(trees) = paths.trees.as_ref().filter(|_| !decision.kept) {
         equip(trees, &mut decision, before.as_ref());
@@ -205,6 +77,22 @@ pub fn refresh(look: &Look, asker: &Asker, paths: &Paths) -> Result<Report> {
 fn is_worth_asking(facts: &Facts) -> bool {
     let driver = facts.node("/dev/nvidiactl").is_some() || facts.node("/dev/dxg").is_some();
     driver && !facts.files.nvml.is_empty() && facts.machine != Machine::Jetson
+}
+
+/// The child's arguments: the library that containers would get, and nodes that it tries to open.
+fn questions(facts: &Facts) -> Vec<String> {
+    let fits = |version: &&String| Some(*version) == facts.nvidia.version.as_ref();
+    let library = facts.files.nvml.iter().find(|(_, version)| fits(version)).map(|(path, _)| path);
+    let mut args: Vec<String> =
+        library.into_iter().flat_map(|path| ["--library".into(), path.display().to_string()]).collect();
+    for node in facts.nodes.keys() {
+        let name = node.file_name().unwrap_or_default().to_string_lossy();
+        let gpu = name.strip_prefix("nvidia").is_some_and(|n| n.parse::<u32>().is_ok());
+        if gpu || ["nvidiactl", "nvidia-uvm"].contains(&&*name) {
+            args.extend(["--node".into(), node.display().to_string()]);
+        }
+    }
+    args
 }
 
 /// Puts the driver's files into a tree. Without one a spec works as it stands, and what was found here doesn't: the

@@ -25,6 +25,11 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// What a worker without GPUs wants.
+    pub fn nothing() -> Self {
+        Self { vendors: vec![], units: None, access: Access::Shared }
+    }
+
     /// Whether GPUs of this vendor are used.
     pub fn has(&self, vendor: Vendor) -> bool {
         self.vendors.contains(&vendor)

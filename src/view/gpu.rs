@@ -2,7 +2,7 @@
 
 use super::roles::is_worker;
 use crate::config::ComputeRuntime;
-use crate::gpu::refresh::Report;
+use crate::gpu::decide::Report;
 use crate::gpu::wanted::{VENDORS, Wanted};
 use crate::oci::devices::Vendor;
 use crate::oci::policy::Gpus;

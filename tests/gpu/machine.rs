@@ -11,7 +11,7 @@
 //! | `node PATH MAJOR:MINOR MODE UID:GID` | a character device, as `lstat` tells it |
 //! | `pci ADDRESS VENDOR:DEVICE CLASS DRIVER` | a PCI device; driver `-` for none |
 //! | `kfd NODE GFX_TARGET_VERSION LOCATION_ID RENDER_MINOR UNIQUE_ID BYTES` | a GPU in AMD's topology |
-//! | `cdi PATH FIXTURE` | a CDI file of `tests/cdi`, and empty files for all that it mounts |
+//! | `cdi PATH FIXTURE` | a CDI file of `tests/cdi`, and empty files and links for all that it has |
 //! | `wanted VENDORS [UNITS]` | the options; else all three vendors and all units |
 //! | `nvml JSON` | what NVML says; else nobody asked |
 
@@ -182,6 +182,16 @@ impl Plan {
         let spec: serde_yaml::Value = serde_yaml::from_str(&text).unwrap();
         for mount in spec["containerEdits"]["mounts"].as_sequence().into_iter().flatten() {
             self.file(mount["hostPath"].as_str().unwrap(), "");
+        }
+        // Links that it makes between libraries are those of the machine.
+        for hook in spec["containerEdits"]["hooks"].as_sequence().into_iter().flatten() {
+            for link in
+                hook["args"].as_sequence().into_iter().flatten().filter_map(|a| a.as_str()?.split_once("::"))
+            {
+                if link.1.contains(".so") && !link.0.contains('/') {
+                    self.entries.insert(link.1.into(), Entry::Link(link.0.into()));
+                }
+            }
         }
         self.file(path, &text);
     }

@@ -3,7 +3,7 @@
 use super::unit::KEYS;
 use super::unit::memory;
 use concourse_ci_machine::event::Goal;
-use concourse_ci_machine::gpu::refresh::Report;
+use concourse_ci_machine::gpu::decide::Report;
 use concourse_ci_machine::gpu::wanted::Wanted;
 use concourse_ci_machine::host::fs::Owner;
 use concourse_ci_machine::install::{Installed, Origin};

@@ -124,10 +124,9 @@ pub fn inventory(facts: &Facts, answer: &Answer) -> Inventory {
     gpus.extend(others::amd(facts));
     gpus.extend(others::intel(facts));
     for vendor in wanted::VENDORS {
-        let mut next = 0;
-        for gpu in gpus.iter_mut().filter(|g| g.vendor == vendor && g.usable() && g.index.is_none()) {
-            gpu.index = Some(next);
-            next += 1;
+        let unnumbered = |g: &&mut Gpu| g.vendor == vendor && g.usable() && g.index.is_none();
+        for (index, gpu) in (0..).zip(gpus.iter_mut().filter(unnumbered)) {
+            gpu.index = Some(index);
         }
     }
     gpus.sort_by_key(|g| (g.vendor, g.index.unwrap_or(u32::MAX), g.address.clone()));

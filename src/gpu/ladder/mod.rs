@@ -1,5 +1,6 @@
 //! From the device on the bus to a container that sees it: each rung with what is missing and what mends it (PURE).
 
+mod drivers;
 mod fixes;
 mod nvidia;
 mod others;

@@ -1,6 +1,6 @@
 //! The ladder of NVIDIA (PURE).
 
-use super::{Checked, Ladder, Missing, Seen, climb, fixes, missing};
+use super::{Checked, Ladder, Seen, climb, drivers, fixes, missing};
 use crate::gpu::facts::{Facts, Machine, Pci};
 use crate::gpu::said::{Answer, Reason};
 use crate::oci::devices::Vendor;
@@ -20,7 +20,7 @@ pub fn ladder(seen: &Seen) -> Ladder {
             &|| library(seen),
             &|| matches(seen),
             &|| compute(seen),
-            &|| fixes::data(seen, Vendor::Nvidia, generate(facts)),
+            &|| fixes::data(seen, Vendor::Nvidia, drivers::spec(facts)),
         ],
     )
 }
@@ -88,52 +88,7 @@ fn driver(facts: &Facts) -> Checked {
         return Err(fixes::vfio(&first));
     }
     let nouveau = gpus.iter().any(|p| p.driver.as_deref() == Some("nouveau"));
-    let install = vec![
-        format!("# on {}", if facts.in_container() { "the host" } else { "this machine" }),
-        "sudo apt-get install ubuntu-drivers-common".to_owned(),
-        "sudo ubuntu-drivers install --gpgpu".to_owned(),
-        "sudo reboot".to_owned(),
-    ];
-    let own = !facts.in_container();
-    let message = match (own, nouveau) {
-        (false, true) => {
-            "nouveau has the GPU on the host of this container: install NVIDIA's driver there and restart it"
-        }
-        (false, false) => {
-            "The host of this container has no NVIDIA driver: run sudo ubuntu-drivers install --gpgpu there, and restart it"
-        }
-        (true, true) => {
-            "nouveau has the GPU and can't compute: set install-drivers=true, or install NVIDIA's driver, and restart"
-        }
-        (true, false) if facts.modules.contains("nvidia") => {
-            "NVIDIA's driver is loaded and has taken no GPU: it is too old or too new for this one, see journalctl -k"
-        }
-        // A module that isn't signed can't be told from none at all without trying to load it.
-        (true, false) if facts.secure_boot == Some(true) => {
-            return Err(missing(
-                "No NVIDIA driver is loaded, and Secure Boot takes signed ones only: set install-drivers=true, or see gpu-diagnose",
-                secure_boot(install),
-            ));
-        }
-        (true, false) => {
-            "No NVIDIA driver: set install-drivers=true, or run sudo ubuntu-drivers install --gpgpu, and restart"
-        }
-    };
-    Err(missing(message, install))
-}
-
-/// Ubuntu signs its prebuilt modules; those that DKMS built need a key that the firmware knows.
-fn secure_boot(install: Vec<String>) -> Vec<String> {
-    let mut fix = vec![
-        "# Ubuntu's prebuilt modules are signed".to_owned(),
-        "sudo modprobe nvidia # Key was rejected by service: it is not signed".to_owned(),
-    ];
-    fix.extend(install);
-    fix.push(
-        "# a driver that DKMS built: enrol its key, and confirm it on the console at the restart".into(),
-    );
-    fix.push("sudo mokutil --import /var/lib/shim-signed/mok/MOK.der".into());
-    fix
+    Err(drivers::driver(facts, nouveau))
 }
 
 /// Nodes of GPUs that there should be.
@@ -204,20 +159,6 @@ fn open(seen: &Seen) -> Checked {
     fixes::open(facts, &all)
 }
 
-/// Commands that install what programs need of the driver, of a version; `None`: which one isn't known.
-fn install(facts: &Facts) -> Vec<String> {
-    let Some(version) = &facts.nvidia.version else {
-        return vec!["sudo ubuntu-drivers install --gpgpu".into()];
-    };
-    let branch = version.split('.').next().unwrap_or_default();
-    // Ubuntu has each branch for desktops and for servers; one of the two has the module's version.
-    let packages = |kind: &str| {
-        let pin = |p: &str| format!("'{p}-{branch}{kind}={version}-*'");
-        format!("sudo apt-get install {} {}", pin("libnvidia-compute"), pin("nvidia-utils"))
-    };
-    vec!["sudo apt-get update".into(), format!("{} || {}", packages("-server"), packages(""))]
-}
-
 fn library(seen: &Seen) -> Checked {
     let facts = seen.facts;
     if facts.machine == Machine::Jetson || by_spec(facts) {
@@ -235,13 +176,14 @@ fn library(seen: &Seen) -> Checked {
         return if given {
             Ok("what the CDI spec names".into())
         } else {
-            Err(missing(library, install(facts)))
+            Err(missing(library, drivers::libraries(facts)))
         };
     }
     match seen.answer {
-        Answer::Failed { reason: Reason::NoLibrary, text } => {
-            Err(missing(format!("libnvidia-ml.so.1 can't be loaded: {}", fixes::short(text)), install(facts)))
-        }
+        Answer::Failed { reason: Reason::NoLibrary, text } => Err(missing(
+            format!("libnvidia-ml.so.1 can't be loaded: {}", fixes::short(text)),
+            drivers::libraries(facts),
+        )),
         _ => Ok(facts.files.nvml.keys().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")),
     }
 }
@@ -266,36 +208,18 @@ fn matches(seen: &Seen) -> Checked {
     let differs = |module: &String| !known.is_empty() && !known.contains(&module);
     match &facts.nvidia.version {
         Some(module) if !other_kind(facts) && (refused || differs(module)) => {
-            Err(mismatch(facts, module, &known))
+            Err(drivers::mismatch(facts, module, &known))
         }
-        _ if refused => Err(mismatch(facts, "another version", &known)),
+        _ if refused => Err(drivers::mismatch(facts, "another version", &known)),
         Some(module) => match seen.answer {
             Answer::Failed { text, .. } => Err(missing(
                 format!("NVIDIA's driver refuses: {}: see gpu-diagnose", fixes::short(text)),
-                other(),
+                drivers::look(),
             )),
             _ => Ok(module.clone()),
         },
         None => Ok("nothing to compare".into()),
     }
-}
-
-fn other() -> Vec<String> {
-    vec!["nvidia-smi".into(), "sudo journalctl -k | grep -E 'NVRM|Xid'".into()]
-}
-
-fn mismatch(facts: &Facts, module: &str, libraries: &[&String]) -> Missing {
-    let has = libraries.first().map_or("others", |v| v.as_str());
-    if facts.in_container() {
-        let message = format!(
-            "NVIDIA's libraries are of {has} and the host's driver of {module}: install {module}, see gpu-diagnose"
-        );
-        return missing(message, install(facts));
-    }
-    let message = format!(
-        "NVIDIA's driver was upgraded, {module} still runs and the libraries are of {has}: restart the machine"
-    );
-    missing(message, vec!["sudo reboot".into()])
 }
 
 fn compute(seen: &Seen) -> Checked {
@@ -337,25 +261,5 @@ fn compute(seen: &Seen) -> Checked {
             ],
         ));
     }
-    Err(fixes::nodes(facts, Vendor::Nvidia, &lacking, &capabilities(facts)))
-}
-
-/// The command that makes the nodes of the first MIG device; the others' are like it.
-fn capabilities(facts: &Facts) -> String {
-    let path = facts.nvidia.instances.first().map(|i| {
-        let gi = format!("/proc/driver/nvidia/capabilities/gpu{}/mig/gi{}", i.minor, i.gi);
-        format!("{gi}/access -f {gi}/ci{}/access", i.ci)
-    });
-    format!("sudo nvidia-modprobe -f {}", path.unwrap_or_default())
-}
-
-fn generate(facts: &Facts) -> Vec<String> {
-    match facts.machine {
-        Machine::Jetson => vec![
-            "sudo apt-get install nvidia-container-toolkit-base".into(),
-            "sudo nvidia-ctk cdi generate --mode=csv --output=/etc/cdi/nvidia.yaml".into(),
-        ],
-        Machine::Wsl => vec!["sudo nvidia-ctk cdi generate --mode=wsl --output=/etc/cdi/nvidia.yaml".into()],
-        _ => vec!["sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml".into()],
-    }
+    Err(fixes::nodes(facts, Vendor::Nvidia, &lacking, &drivers::capabilities(facts)))
 }

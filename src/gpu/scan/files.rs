@@ -89,7 +89,40 @@ pub fn driver(look: &Look, version: Option<&str>) -> DriverFiles {
         Some(version) => files(look, &found.cuda, version),
         None => wsl(look),
     };
+    found.links = links(look, &found.files);
     found
+}
+
+/// Links beside the libraries that lead to them: `libcuda.so.1`, `libcuda.so`.
+fn links(look: &Look, files: &[PathBuf]) -> BTreeMap<PathBuf, String> {
+    let mut dirs: Vec<&Path> = files.iter().filter(|f| is_library(f)).filter_map(|f| f.parent()).collect();
+    dirs.dedup();
+    let mut found = BTreeMap::new();
+    for dir in dirs {
+        let links: BTreeMap<String, String> = look
+            .names(dir)
+            .into_iter()
+            .filter(|name| name.contains(".so"))
+            .filter_map(|name| Some((name.clone(), look.link(dir.join(&name))?)))
+            .collect();
+        for (name, target) in &links {
+            let mut at = target;
+            // A chain has two: from libcuda.so to libcuda.so.1 to the file.
+            for _ in 0..4 {
+                at = links.get(at).unwrap_or(at);
+            }
+            if files.contains(&dir.join(at)) {
+                found.insert(dir.join(name), target.clone());
+            }
+        }
+    }
+    found
+}
+
+/// Whether it is a shared library, and not a module of the X server.
+pub fn is_library(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("lib") && name.contains(".so") && !path.components().any(|c| c.as_os_str() == "xorg")
 }
 
 fn files(look: &Look, cuda: &BTreeMap<PathBuf, String>, version: &str) -> Vec<PathBuf> {

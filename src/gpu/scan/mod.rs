@@ -2,7 +2,7 @@
 
 mod amd;
 mod cdi;
-mod files;
+pub mod files;
 mod machine;
 mod names;
 mod nvidia;
@@ -48,12 +48,17 @@ impl<'a> Look<'a> {
 
     /// The bytes of a regular file.
     fn bytes(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
+        self.start(path, LONGEST)
+    }
+
+    /// The first bytes of a regular file.
+    fn start(&self, path: impl AsRef<Path>, longest: u64) -> Option<Vec<u8>> {
         let path = self.path(path);
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
         let file = file.ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
         let mut bytes = vec![];
         // Some attributes fail halfway when a device is gone; what came is what there is.
-        let _cut = file.take(LONGEST).read_to_end(&mut bytes);
+        let _cut = file.take(longest).read_to_end(&mut bytes);
         Some(bytes)
     }
 
@@ -73,6 +78,11 @@ impl<'a> Look<'a> {
         let mut names: Vec<String> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
         names.sort();
         names
+    }
+
+    /// What a link says.
+    fn link(&self, path: impl AsRef<Path>) -> Option<String> {
+        fs::read_link(self.path(path)).ok()?.into_os_string().into_string().ok()
     }
 
     /// The last part of a link's target: the way in which sysfs names drivers and devices.

@@ -20,7 +20,7 @@ pub fn add(look: &Look, gpus: &mut [Pci]) {
     }
 }
 
-/// `744C,	C8,	AMD Radeon RX 7900 XTX`
+/// Lines of a product's id, its revision and its name, with commas between them.
 fn marketing(list: &str, gpu: &Pci, revision: Option<u64>) -> Option<String> {
     let found = list.lines().find_map(|line| {
         let mut parts = line.split(',').map(str::trim);

@@ -42,7 +42,7 @@ fn gpu(look: &Look, address: &str) -> Option<Pci> {
     gpu.partition = said("current_compute_partition");
     // Reading it would wake a device that sleeps.
     let asleep = look.text(at("power/runtime_status")).as_deref() == Some("suspended");
-    gpu.lost = !asleep && look.bytes(at("config")).is_some_and(|b| b.starts_with(&[0xff; 4]));
+    gpu.lost = !asleep && look.start(at("config"), 4).is_some_and(|id| id == [0xff; 4]);
     Some(gpu)
 }
 
