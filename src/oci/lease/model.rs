@@ -315,3 +315,7 @@ fn impossible(ask: &Ask, places: &[Place]) -> Option<usize> {
     let sound = places.iter().filter(|place| !place.sick && ask.units.contains(&place.id)).count();
     (sound < ask.count).then_some(sound)
 }
+
+#[cfg(test)]
+#[path = "model_tests.rs"]
+mod tests;
