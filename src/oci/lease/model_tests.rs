@@ -38,6 +38,9 @@ struct Sim {
 }
 
 struct Case {
+    /// In smaller steps. Those left out are as good as others: to give up is to be killed while nobody has come since, and
+    /// what is between two steps matters only when the table is lost there.
+    fine: bool,
     asks: Vec<Ask>,
     /// How many processes may be started for each container, in all.
     starts: Vec<u64>,
@@ -100,7 +103,7 @@ impl Sim {
                     next.containers[at].runcs.remove(number);
                 });
                 also(format!("{at}.{start} that {phase:?} goes on"), &|next| next.go_on(at, number, case));
-                if *phase == Phase::Waits {
+                if *phase == Phase::Waits && case.fine {
                     also(format!("{at}.{start} has waited enough"), &|next| {
                         next.table.leave(&at.to_string(), &process(at, *start), &next.containers, &case.places);
                         next.containers[at].runcs.remove(number);
@@ -115,7 +118,9 @@ impl Sim {
                     (next.containers[at].init, next.containers[at].users) = (false, 0);
                 });
             }
-            if !of.late && !of.noted.is_empty() {
+            // Whoever is on its way when the table is lost gets there in time: it has two minutes.
+            let on_its_way = case.fine && of.runcs.iter().any(|(_, phase)| *phase != Phase::Waits);
+            if !of.late && !of.noted.is_empty() && !on_its_way {
                 also(format!("{at} is late"), &|next| next.containers[at].late = true);
             }
         }
@@ -142,12 +147,16 @@ impl Sim {
         };
         let caller = caller(at, of.runcs[number].0);
         let answer = self.table.ask(&caller, &ask, &self.containers, &case.places);
-        self.heard(at, number, answer);
+        self.heard(at, number, answer, case);
     }
 
-    fn heard(&mut self, at: usize, number: usize, answer: Answer) {
+    fn heard(&mut self, at: usize, number: usize, answer: Answer, case: &Case) {
         match answer {
-            Answer::Held(_) => self.containers[at].runcs[number].1 = Phase::Took,
+            Answer::Held(_) if case.fine => self.containers[at].runcs[number].1 = Phase::Took,
+            Answer::Held(units) => {
+                self.containers[at].noted = units;
+                self.containers[at].runcs[number].1 = Phase::Noted;
+            }
             Answer::Waiting => {}
             other => panic!("{other:?}"),
         }
@@ -169,7 +178,7 @@ impl Sim {
         match phase {
             Phase::Waits => match self.table.look(&id, &process(at, start), &self.containers, &case.places) {
                 Answer::Unknown => self.ask(at, number, case),
-                answer => self.heard(at, number, answer),
+                answer => self.heard(at, number, answer, case),
             },
             Phase::Took => {
                 // As the wrapper does: what it was told, noted in the bundle.
@@ -189,6 +198,10 @@ impl Sim {
             }
             // Without an init there is nothing to enter.
             Phase::Enters if !self.containers[at].init => drop(self.containers[at].runcs.remove(number)),
+            Phase::Enters if !case.fine => {
+                self.containers[at].users += 1;
+                self.containers[at].runcs.remove(number);
+            }
             Phase::Enters => {
                 self.containers[at].users += 1;
                 self.containers[at].runcs[number].1 = Phase::Entered;
@@ -219,7 +232,7 @@ impl Sim {
     /// Containers with a process that can use a unit, or that is on its way in.
     fn users(&self, unit: &str) -> Vec<usize> {
         let uses = |of: &&Container| {
-            let on_its_way = |(_, phase): &(u64, Phase)| matches!(phase, Phase::Enters | Phase::Entered);
+            let on_its_way = |(_, phase): &(u64, Phase)| *phase == Phase::Enters;
             of.noted.iter().any(|id| id == unit) && (of.users > 0 || of.runcs.iter().any(on_its_way))
         };
         let all = self.containers.iter().enumerate();
@@ -289,20 +302,20 @@ fn explore(case: &Case, losses: u8) -> usize {
     let mut seen = HashSet::from([key(&start)]);
     let mut todo = VecDeque::from([start]);
     while let Some(sim) = todo.pop_front() {
+        if seen.len() % 50_000 == 0 { eprintln!("{} {}", seen.len(), todo.len()); }
         for (name, next) in sim.next(case) {
-            let tried = std::panic::catch_unwind(|| {
-                next.check(case);
-                if next.losses == sim.losses && losses == 0 {
-                    next.check_line(&sim, case);
-                }
-            });
-            assert!(tried.is_ok(), "{name}: from {sim:#?} to {next:#?}");
+            if losses == 0 {
+                next.check_line(&sim, case);
+            }
             let next = next.normal();
             if seen.insert(key(&next)) {
+                let tried = std::panic::catch_unwind(|| next.check(case));
+                assert!(tried.is_ok(), "{name}: from {sim:#?} to {next:#?}");
                 todo.push_back(next);
             }
         }
     }
+    println!("{} states", seen.len());
     seen.len()
 }
 
@@ -319,35 +332,31 @@ fn ask(count: usize, units: &[&str]) -> Ask {
 fn four_containers_on_three_units() {
     let all = ["0", "1", "2"];
     let asks = vec![ask(1, &all), ask(2, &all), ask(1, &["0"]), ask(3, &all)];
-    let case = Case { asks, starts: vec![2, 2, 2, 2], places: places(3, 1) };
+    let case = Case { fine: false, asks, starts: vec![2, 2, 1, 1], places: places(3, 1) };
     let states = explore(&case, 0);
-    println!("{states} states");
     assert!(states > 10_000, "{states}");
 }
 
 #[test]
 fn containers_that_are_entered_and_made_again() {
     let asks = vec![ask(1, &["0", "1"]), ask(1, &["0", "1"]), ask(2, &["0", "1"])];
-    let case = Case { asks, starts: vec![4, 3, 3], places: places(2, 1) };
+    let case = Case { fine: false, asks, starts: vec![3, 3, 2], places: places(2, 1) };
     let states = explore(&case, 0);
-    println!("{states} states");
     assert!(states > 10_000, "{states}");
 }
 
 #[test]
 fn a_table_that_is_lost_gives_no_unit_twice() {
     let asks = vec![ask(1, &["0", "1"]), ask(1, &["0", "1"]), ask(2, &["0", "1"])];
-    let case = Case { asks, starts: vec![3, 3, 2], places: places(2, 1) };
+    let case = Case { fine: true, asks, starts: vec![3, 2, 1], places: places(2, 1) };
     let states = explore(&case, 1);
-    println!("{states} states");
     assert!(states > 10_000, "{states}");
 }
 
 #[test]
 fn replicas_are_shared_by_so_many() {
     let asks = vec![ask(1, &["0", "1"]), ask(1, &["0"]), ask(2, &["0", "1"]), ask(1, &["0", "1"])];
-    let case = Case { asks, starts: vec![2, 2, 2, 2], places: places(2, 2) };
+    let case = Case { fine: false, asks, starts: vec![2, 2, 1, 1], places: places(2, 2) };
     let states = explore(&case, 0);
-    println!("{states} states");
     assert!(states > 10_000, "{states}");
 }
