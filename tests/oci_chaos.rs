@@ -109,7 +109,9 @@ impl Stage {
         ];
         for dir in ["/usr", "/bin", "/lib", "/lib64"].iter().filter(|dir| Path::new(dir).exists()) {
             let source = fs::canonicalize(dir).unwrap();
-            mounts.push(json!({"destination": dir, "type": "bind", "source": source, "options": ["rbind", "ro"]}));
+            mounts.push(
+                json!({"destination": dir, "type": "bind", "source": source, "options": ["rbind", "ro"]}),
+            );
         }
         let config = json!({"ociVersion": "1.0.2", "root": {"path": self.path("rootfs")}, "mounts": mounts,
             "process": {"user": {"uid": 0, "gid": 0}, "args": ["sleep", "3600"], "cwd": "/",
@@ -124,7 +126,8 @@ impl Stage {
         let (log, pid) = (bundle.join("log.json"), bundle.join("init.pid"));
         let _ = fs::remove_file(&log);
         let globals = ["--log", log.to_str().unwrap(), "--log-format", "json"];
-        let create = ["create", "--bundle", bundle.to_str().unwrap(), "--pid-file", pid.to_str().unwrap(), id];
+        let create =
+            ["create", "--bundle", bundle.to_str().unwrap(), "--pid-file", pid.to_str().unwrap(), id];
         self.command(&[&globals[..], &create[..]].concat()).current_dir(bundle).spawn().unwrap()
     }
 
@@ -135,8 +138,19 @@ impl Stage {
         fs::write(&path, process.to_string()).unwrap();
         let pid = bundle.join(format!("{name}.pid"));
         let _ = (fs::remove_file(&pid), fs::remove_file(&log));
-        let args = ["--log", log.to_str().unwrap(), "--log-format", "json", "exec", "--process",
-            path.to_str().unwrap(), "--detach", "--pid-file", pid.to_str().unwrap(), id];
+        let args = [
+            "--log",
+            log.to_str().unwrap(),
+            "--log-format",
+            "json",
+            "exec",
+            "--process",
+            path.to_str().unwrap(),
+            "--detach",
+            "--pid-file",
+            pid.to_str().unwrap(),
+            id,
+        ];
         self.command(&args).current_dir(bundle).spawn().unwrap()
     }
 
@@ -215,7 +229,8 @@ impl Stage {
     }
 
     fn life(&self, id: &str, bundle: &Path, dice: &mut Dice) {
-        let entered = self.exec(id, bundle, "task", ["0.01", "0.05", "0.2"][usize::try_from(dice.below(3)).unwrap()]);
+        let entered =
+            self.exec(id, bundle, "task", ["0.01", "0.05", "0.2"][usize::try_from(dice.below(3)).unwrap()]);
         if dice.below(8) == 0 {
             return self.kill_after(entered, dice.below(90_000));
         }
@@ -276,7 +291,8 @@ fn chaos() {
     let waiters = shown["waiters"].as_array().unwrap().len();
     let f = &stage.figures;
     let [rounds, created, entered, lapsed, kills, in_vain, other] =
-        [&f.rounds, &f.created, &f.entered, &f.lapsed, &f.kills, &f.in_vain, &f.other].map(|n| n.load(SeqCst));
+        [&f.rounds, &f.created, &f.entered, &f.lapsed, &f.kills, &f.in_vain, &f.other]
+            .map(|n| n.load(SeqCst));
     println!(
         "{rounds} rounds in {:.0} s: {created} containers made, {entered} tasks entered, {ran} checkers had their units, \
          {kills} kills, {lapsed} entries refused after a lapse, {other} failed otherwise (killed, deleted); double \

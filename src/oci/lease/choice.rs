@@ -33,7 +33,11 @@ pub fn choose(free: &[(&Place, u32, u64)], count: usize) -> Option<Vec<String>> 
     };
     let cost = |set: &Vec<(&Place, u32, u64)>| {
         let sum = |of: fn(&(&Place, u32, u64)) -> u64| set.iter().map(of).fold(0, u64::saturating_add);
-        (sum(|(place, ..)| place.memory_mib), sum(|(_, holders, _)| (*holders).into()), sum(|(.., last)| *last))
+        (
+            sum(|(place, ..)| place.memory_mib),
+            sum(|(_, holders, _)| (*holders).into()),
+            sum(|(.., last)| *last),
+        )
     };
     let whole = groups.into_iter().map(of).filter(|set| set.len() == count).min_by_key(cost);
     let mut chosen: Vec<&str> = match &whole {
@@ -44,3 +48,7 @@ pub fn choose(free: &[(&Place, u32, u64)], count: usize) -> Option<Vec<String>> 
     chosen.sort_by_key(|id| free.iter().position(|(place, ..)| place.id == *id));
     Some(chosen.into_iter().map(str::to_owned).collect())
 }
+
+#[cfg(test)]
+#[path = "choice_tests.rs"]
+mod tests;

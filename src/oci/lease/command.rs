@@ -1,10 +1,10 @@
 //! `runc-gpu-wrapper leases`: the table for the operator, and a way to break a lease that is safe.
 
+use super::health;
 use super::live::{Kernel, now};
 use super::model::{Ask, Lease, Proc, Table, Waiter, World};
 use super::say::{Story, span};
 use super::table::{Locked, Stored, load};
-use super::health;
 use crate::oci::bundle::read_json;
 use crate::oci::devices::{Devices, Unit};
 use crate::oci::next;
@@ -150,7 +150,8 @@ fn break_unit(name: &str) -> Result<String, String> {
         let units: Vec<&Unit> = here.units.iter().collect();
         let me = Proc { pid: 0, start: 0, namespace: 0 };
         let table = Table::new("");
-        let story = Story { table: &table, units: &units, sick: health::sick(&here.gpus.leases.dir), me, now: 0 };
+        let story =
+            Story { table: &table, units: &units, sick: health::sick(&here.gpus.leases.dir), me, now: 0 };
         let all: Vec<String> = units.iter().map(|unit| story.name(&unit.id)).collect();
         return Err(format!("tasks have no unit {name} on this worker; they have: {}", all.join(", ")));
     };

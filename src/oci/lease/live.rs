@@ -82,7 +82,8 @@ impl Kernel {
                 "" => vec![self.cgroups.clone(), self.cgroups.join("unified")],
                 name => vec![self.cgroups.join(name)],
             };
-            let dir = roots.into_iter().map(|root| root.join(path)).find(|dir| dir.join("cgroup.procs").exists());
+            let dir =
+                roots.into_iter().map(|root| root.join(path)).find(|dir| dir.join("cgroup.procs").exists());
             found.extend(rank(controllers).zip(dir));
         }
         found.into_iter().min().map(|(_, dir)| dir)
@@ -125,7 +126,8 @@ impl Kernel {
             match fs::read_to_string(dir.join("cgroup.procs")) {
                 Ok(list) => found.extend(list.lines().map(|line| line.parse().ok())),
                 // Gone; or threaded, and its processes are listed above.
-                Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP)) => {}
+                Err(e)
+                    if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP)) => {}
                 Err(_) => found.push(None),
             }
             groups += 1;

@@ -178,7 +178,13 @@ impl<'a> Desk<'a> {
     }
 
     fn story<'s>(&'s self, table: &'s Table) -> Story<'s> {
-        Story { table, units: self.units, sick: health::sick(&self.rules.dir), me: self.caller.me, now: live::now() }
+        Story {
+            table,
+            units: self.units,
+            sick: health::sick(&self.rules.dir),
+            me: self.caller.me,
+            now: live::now(),
+        }
     }
 }
 

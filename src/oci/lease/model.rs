@@ -54,7 +54,8 @@ pub struct Lease {
     /// Known since a process first entered it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<Inside>,
-    /// Found after the table was lost, with nobody inside: it keeps others away, and gives no right to enter.
+    /// Found after the table was lost. It keeps others away, for one may be on its way in that nobody knows of; a right to
+    /// enter it gives while it is in use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspect: bool,
 }
@@ -135,7 +136,12 @@ pub enum Answer {
 impl Lease {
     /// Whether it counts.
     pub fn valid(&self, world: &impl World) -> bool {
-        self.in_use(world) || self.inside.is_none() && world.fresh(self)
+        self.in_use(world) || (self.suspect || self.inside.is_none()) && world.fresh(self)
+    }
+
+    /// Whether its container may be entered just so.
+    fn entitles(&self, world: &impl World) -> bool {
+        !self.suspect || self.in_use(world)
     }
 
     /// Whether a process makes the container, enters it, or is in it.
@@ -154,7 +160,7 @@ impl Table {
     /// Asks for units for a container that is made; who has to wait stands in line from now on.
     pub fn ask(&mut self, caller: &Caller, ask: &Ask, world: &impl World, places: &[Place]) -> Answer {
         // A container that is made anew has the right of a known one only if that was given by the rules.
-        self.leases.retain(|lease| !(lease.suspect && lease.id == caller.id));
+        self.leases.retain(|lease| lease.id != caller.id || lease.entitles(world));
         if let Some(sound) = impossible(ask, places) {
             self.settle(world, places);
             return Answer::Impossible(sound);
@@ -199,11 +205,13 @@ impl Table {
     ) -> Result<(), Vec<String>> {
         self.settle(world, places);
         let own = |lease: &Lease| lease.id == caller.id;
-        if let Some(lease) = self.leases.iter_mut().find(|l| own(l) && !l.suspect && l.units == units) {
+        let entitled = |lease: &&mut Lease| own(lease) && lease.entitles(world) && lease.units == units;
+        if let Some(lease) = self.leases.iter_mut().find(entitled) {
             lease.movers.push(caller.me);
             lease.inside = Some(inside);
             return Ok(());
         }
+        let suspect = self.leases.iter().any(|lease| own(lease) && lease.suspect);
         let mut others = self.clone();
         others.leases.retain(|lease| !own(lease));
         let reserved = others.reserved(places);
@@ -217,6 +225,8 @@ impl Table {
         }
         self.leases = others.leases;
         self.give(caller, units.to_vec(), Some(inside), world.now());
+        // One that was on its way when the table was lost is still not known of.
+        self.leases.iter_mut().filter(|lease| own(lease)).for_each(|lease| lease.suspect = suspect);
         Ok(())
     }
 
@@ -227,8 +237,7 @@ impl Table {
     pub fn take_back(&mut self, unit: &str, world: &impl World) -> Result<Vec<Lease>, Vec<Lease>> {
         self.drop_ended(world);
         let has = |lease: &Lease| lease.units.iter().any(|id| id == unit);
-        let using: Vec<Lease> =
-            self.leases.iter().filter(|l| has(l) && l.in_use(world)).cloned().collect();
+        let using: Vec<Lease> = self.leases.iter().filter(|l| has(l) && l.in_use(world)).cloned().collect();
         if !using.is_empty() {
             return Err(using);
         }
@@ -253,7 +262,8 @@ impl Table {
         let mut reserved = BTreeMap::new();
         for waiter in std::mem::take(&mut self.waiters) {
             // A second `create` of the same container.
-            if let Some(lease) = self.leases.iter_mut().find(|l| l.id == waiter.caller.id && !l.suspect) {
+            let same = |lease: &&mut Lease| lease.id == waiter.caller.id && lease.entitles(world);
+            if let Some(lease) = self.leases.iter_mut().find(same) {
                 lease.movers.push(waiter.caller.me);
                 continue;
             }

@@ -6,7 +6,7 @@
 //! itself. It costs some tasks a while, and never gives a unit twice.
 
 use super::live::Kernel;
-use super::model::{Lease, Table, World};
+use super::model::{Lease, Table};
 use crate::oci::exec::Equipment;
 use std::fs;
 use std::path::Path;
@@ -25,9 +25,8 @@ fn lease(bundle: &Path, kernel: &Kernel) -> Option<Lease> {
     let config = fs::read_to_string(bundle.join("config.json")).ok()?;
     let units = Equipment::noted(&config)?.units;
     let id = bundle.file_name()?.to_str()?.to_owned();
-    let inside = kernel.inside(bundle, &id).filter(|inside| kernel.inhabited(inside));
-    let suspect = inside.is_none();
-    let lease =
-        Lease { id, bundle: bundle.to_owned(), units, since: kernel.now, movers: vec![], inside, suspect };
+    let inside = kernel.inside(bundle, &id);
+    let (bundle, since) = (bundle.to_owned(), kernel.now);
+    let lease = Lease { id, bundle, units, since, movers: vec![], inside, suspect: true };
     (!lease.units.is_empty() && lease.valid(kernel)).then_some(lease)
 }

@@ -35,7 +35,10 @@ impl Story<'_> {
     fn lease(&self, lease: &Lease) -> String {
         let (units, time) = (self.names(&lease.units), span(self.now.saturating_sub(lease.since)));
         match lease.suspect {
-            true => format!("{units} is kept for container {} since the lease table was lost {time} ago", lease.id),
+            true => format!(
+                "{units} is kept for container {} since the lease table was lost {time} ago",
+                lease.id
+            ),
             false => format!("container {} has {units} for {time}", lease.id),
         }
     }

@@ -94,7 +94,8 @@ pub fn load(dir: &Path, boot: &str) -> Stored {
     let path = dir.join(TABLE);
     let lost = |why: String| Stored::Lost(format!("{}: {why}", path.display()));
     let read = || -> Result<Vec<u8>, String> {
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&path);
+        let file =
+            OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&path);
         let file = file.map_err(|e| said(&e))?;
         let found = file.metadata().map_err(|e| said(&e))?;
         let me = nix::unistd::geteuid().as_raw();

@@ -159,7 +159,7 @@ fn holder(lease: &Lease, kernel: &Kernel) -> Holder {
     match oldest {
         Some(process) => Holder::Process(*process),
         None if !inside.is_empty() => Holder::Unseen,
-        None if lease.inside.is_none() && kernel.fresh(lease) => Holder::Time(lease.since + FIRST_PROCESS),
+        None if lease.valid(kernel) => Holder::Time(lease.since + FIRST_PROCESS),
         None => Holder::Nobody,
     }
 }
