@@ -305,3 +305,62 @@ fn chaos() {
     assert_eq!((leases, waiters, in_vain), (0, 0, 0), "{shown:#}");
     assert!(ran > 0 && created > 0 && (rounds < 100 || kills > 0), "nothing happened");
 }
+
+/// A real disk that is full.
+#[test]
+#[ignore = "needs root and runc"]
+fn a_full_disk_refuses_and_loses_nothing() {
+    let stage = Stage::new();
+    let leases = stage.path("leases");
+    let mount = |args: &[&str]| {
+        assert!(Command::new(args[0]).args(&args[1..]).arg(&leases).status().unwrap().success())
+    };
+    mount(&["mount", "-t", "tmpfs", "-o", "size=16k,mode=0755", "tmpfs"]);
+    let first = stage.bundle("first", 1);
+    assert!(stage.done(stage.create("first", &first), &first));
+    fs::write(leases.join("filling"), vec![0; 16_384]).unwrap_err();
+    let table = fs::read_to_string(leases.join("leases.json")).unwrap();
+    let second = stage.bundle("second", 1);
+    assert!(!stage.create("second", &second).wait().unwrap().success());
+    let said = fs::read_to_string(second.join("log.json")).unwrap();
+    assert!(said.contains("leases.json can't be written: No space left on device"), "{said}");
+    assert_eq!(fs::read_to_string(leases.join("leases.json")).unwrap(), table);
+    fs::remove_file(leases.join("filling")).unwrap();
+    assert!(stage.done(stage.exec("first", &first, "task", "0"), &first), "its lease was lost");
+    for (id, bundle) in [("first", first), ("second", second)] {
+        stage.delete(id, &bundle);
+    }
+    mount(&["umount"]);
+}
+
+/// The table is lost while containers live: whoever uses a unit keeps it, and nobody else gets it.
+#[test]
+#[ignore = "needs root and runc"]
+fn a_lost_table_is_put_together_from_live_containers() {
+    let stage = Stage::new();
+    let bundles: Vec<(String, PathBuf)> = (0..2)
+        .map(|at| {
+            let id = format!("c{at}");
+            let bundle = stage.bundle(&id, 1);
+            assert!(stage.done(stage.create(&id, &bundle), &bundle));
+            stage.command(&["start", &id]).status().unwrap();
+            assert!(stage.done(stage.exec(&id, &bundle, "task", "600"), &bundle));
+            (id, bundle)
+        })
+        .collect();
+    for lost in ["", "{\"format\":0}"] {
+        fs::write(stage.path("leases/leases.json"), lost).unwrap();
+        let id = format!("third{}", lost.len());
+        let bundle = stage.bundle(&id, 1);
+        assert!(stage.done(stage.create(&id, &bundle), &bundle));
+        let config = fs::read_to_string(bundle.join("config.json")).unwrap();
+        assert!(config.contains("NVIDIA_VISIBLE_DEVICES=GPU-2"), "{config}");
+        // Those that use theirs are entered as before.
+        let (first, own) = &bundles[0];
+        let env = stage.exec(first, own, "hijack", "0");
+        assert!(stage.done(env, own));
+        stage.delete(&id, &bundle);
+    }
+    assert_eq!(fs::read_to_string(stage.path("check/wrong")).unwrap_or_default(), "");
+    bundles.iter().for_each(|(id, bundle)| stage.delete(id, bundle));
+}

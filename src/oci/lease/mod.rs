@@ -139,8 +139,12 @@ impl<'a> Desk<'a> {
         let mut table = match &before {
             Stored::Table(table) => table.clone(),
             Stored::Lost(why) => {
-                report::journal(&format!("the lease table is put together from the containers: {why}"));
-                rebuild::rebuild(self.caller.bundle.parent(), &self.kernel, &self.boot)
+                let table = rebuild::rebuild(self.caller.bundle.parent(), &self.kernel, &self.boot);
+                // After a boot there is none, and nothing to say.
+                if !table.leases.is_empty() || self.rules.dir.join(table::TABLE).exists() {
+                    report::journal(&format!("the lease table was put together from the containers: {why}"));
+                }
+                table
             }
         };
         let answer = step(&mut table, &self.kernel);

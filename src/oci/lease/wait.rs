@@ -12,7 +12,7 @@ use rustix::fs::inotify;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -120,13 +120,13 @@ impl Watch {
     fn ends(&self, table: &Table, kernel: &Kernel) -> Option<(Vec<OwnedFd>, u64)> {
         match self.picture(table) {
             (false, ..) => None,
-            (true, Some(before), _) => Some((vec![opened(&before, kernel)?], u64::MAX)),
+            (true, Some(before), _) => Some((opened(&before, kernel)?.into_iter().collect(), u64::MAX)),
             (true, None, _) => {
                 let mut until = u64::MAX;
                 let mut fds = vec![];
                 for lease in &table.leases {
                     match holder(lease, kernel) {
-                        Holder::Process(process) => fds.push(opened(&process, kernel)?),
+                        Holder::Process(process) => fds.extend(opened(&process, kernel)?),
                         Holder::Unseen => {}
                         Holder::Time(end) => until = until.min(end),
                         Holder::Nobody => return None,
@@ -164,10 +164,11 @@ fn holder(lease: &Lease, kernel: &Kernel) -> Holder {
     }
 }
 
-/// A descriptor that tells when it ends; `None`: it has.
-fn opened(process: &Proc, kernel: &Kernel) -> Option<OwnedFd> {
-    let open = || pidfd_open(Pid::from_raw(process.pid)?, PidfdFlags::empty()).map_err(io::Error::from).ok();
-    let fd = open()?;
-    // The number may have been given again before it was opened.
-    kernel.lives(process).then_some(fd)
+/// A descriptor that tells when it ends, where there is one to be had; `None`: it has ended.
+fn opened(process: &Proc, kernel: &Kernel) -> Option<Option<OwnedFd>> {
+    let fd =
+        Pid::from_raw(process.pid).ok_or(Errno::SRCH).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    // The number may have been given again before it was opened. What the kernel refuses for another reason (before
+    // 5.3, or with too many open files) must not have us look again and again: the long sleep has to do.
+    (fd.as_ref().err() != Some(&Errno::SRCH) && kernel.lives(process)).then(|| fd.ok())
 }
