@@ -127,6 +127,7 @@ fn additions() -> Additions {
             env: BTreeMap::from([("NVIDIA_VISIBLE_DEVICES".into(), "GPU-a".into())]),
             defaults: BTreeMap::from([("HSA_OVERRIDE_GFX_VERSION".into(), "10.3.0".into())]),
             gids: vec![44],
+            leases: None,
         }),
     }
 }

@@ -52,6 +52,8 @@ pub struct UnitFacts {
     pub brand: Option<String>,
     /// See [`Unit::hsa_override`].
     pub hsa_override: Option<String>,
+    /// See [`Unit::numa_node`].
+    pub numa_node: Option<u32>,
 }
 
 /// What the files hold.
@@ -184,6 +186,7 @@ fn merge(units: &mut Vec<Unit>, name: &str, vendor: Vendor, edits: Edits) {
             compute_capability: None,
             brand: None,
             hsa_override: None,
+            numa_node: None,
             edits,
         }),
     }
@@ -222,6 +225,7 @@ fn identify(unit: &mut Unit, wanted: &Wanted) {
     unit.compute_capability = facts.compute_capability;
     unit.brand = facts.brand;
     unit.hsa_override = facts.hsa_override;
+    unit.numa_node = facts.numa_node;
 }
 
 /// `0:1` as numbers; units without an index come last, by id.

@@ -1,7 +1,6 @@
 //! Options that are one word of a few.
 
 use super::options::list;
-use crate::oci::policy::Access;
 use crate::parse::{Invalid, nearest, shown};
 use std::fmt;
 use std::str::FromStr;
@@ -128,34 +127,6 @@ choice! {
     }
 }
 
-/// Which tasks get GPUs.
-pub(super) fn access(text: &str) -> Result<Access, Invalid> {
-    one_of(text, &[("shared", Access::Shared), ("request", Access::Request)])
-}
-
-/// Ids of GPUs; `None`: all.
-pub(super) fn gpu_units(text: &str) -> Result<Option<Vec<String>>, Invalid> {
-    const LONGEST: usize = 80;
-    if text == "all" {
-        return Ok(None);
-    }
-    let id = |part: &str| {
-        let fits =
-            part.len() <= LONGEST && part.chars().all(|c| c.is_ascii_alphanumeric() || "-:./".contains(c));
-        match fits && part != "all" {
-            true => Ok(part.to_owned()),
-            false => Err(Invalid::new(format!(
-                "{} is no id of a GPU; use what gpu-info shows, or all",
-                shown(part)
-            ))),
-        }
-    };
-    match list(text, id)? {
-        ids if ids.is_empty() => Err(Invalid::new("must not be empty; all is the usual choice")),
-        ids => Ok(Some(ids)),
-    }
-}
-
 /// The strategies, which Concourse applies one after the other.
 pub(super) fn placement(text: &str) -> Result<Vec<Placement>, Invalid> {
     let strategies = list(text, str::parse)?;
@@ -169,7 +140,7 @@ pub(super) fn placement(text: &str) -> Result<Vec<Placement>, Invalid> {
     Ok(strategies)
 }
 
-fn one_of<T: Copy>(text: &str, all: &[(&str, T)]) -> Result<T, Invalid> {
+pub(super) fn one_of<T: Copy>(text: &str, all: &[(&str, T)]) -> Result<T, Invalid> {
     let words = || all.iter().map(|(word, _)| *word);
     if let Some((_, value)) = all.iter().find(|(word, _)| *word == text) {
         return Ok(*value);
@@ -186,22 +157,4 @@ fn one_of<T: Copy>(text: &str, all: &[(&str, T)]) -> Result<T, Invalid> {
     };
     let words = words().collect::<Vec<_>>().join(", ");
     Err(Invalid::new(format!("{} is not one of {words}{hint}", shown(text))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gpus() {
-        assert_eq!(gpu_units("all"), Ok(None));
-        assert_eq!(gpu_units("0, GPU-1a,0:1").unwrap().unwrap(), ["0", "GPU-1a", "0:1"]);
-        let why = |text: &str| gpu_units(text).unwrap_err().to_string();
-        assert_eq!(why("0,;"), r#"";" is no id of a GPU; use what gpu-info shows, or all"#);
-        assert_eq!(why("0,all"), r#""all" is no id of a GPU; use what gpu-info shows, or all"#);
-        assert_eq!(why(""), "must not be empty; all is the usual choice");
-        assert_eq!(access("request"), Ok(Access::Request));
-        let why = access("exclusiv").unwrap_err().to_string();
-        assert_eq!(why, r#""exclusiv" is not one of shared, request"#);
-    }
 }

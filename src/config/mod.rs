@@ -4,6 +4,7 @@
 //! default from there. A [`Problem`] names its option and says what to do; no secret is ever in one.
 
 mod choices;
+mod gpus;
 mod known;
 mod options;
 mod proxy;
@@ -16,8 +17,8 @@ pub use proxy::{ModelProxy, Proxy, ProxyUrl};
 pub use settings::{secret_settings, settings_for};
 pub use urls::{ExternalUrl, UrlTemplate};
 
-use crate::oci::policy::Access;
-use crate::parse::{Invalid, SecretId, Sha256, Tag, UserName, Version, shown};
+use crate::oci::policy::{Access, DefaultCount};
+use crate::parse::{Invalid, SecretId, Sha256, Tag, TimeLimit, UserName, Version, shown};
 use options::{Options, list};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -82,6 +83,12 @@ pub struct Config {
     pub gpu_units: Option<Vec<String>>,
     /// `gpu-access`
     pub gpu_access: Access,
+    /// `gpu-default-count`
+    pub gpu_default_count: DefaultCount,
+    /// `gpu-replicas`
+    pub gpu_replicas: u32,
+    /// `gpu-lease-wait`: at most [`crate::oci::policy::Leases::MAX_WAIT`].
+    pub gpu_lease_wait: TimeLimit,
     /// `folder-mounts`
     pub folder_mounts: FolderMounts,
     /// `volume-driver`
@@ -120,8 +127,11 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
     let dns_servers = o.parsed("containerd-dns-server", |text| list(text, dns_server));
     let enable_gpu = o.flag("enable-gpu");
     let compute_runtime = o.parsed("compute-runtime", str::parse);
-    let gpu_units = o.parsed("gpu-device-ids", choices::gpu_units);
-    let gpu_access = o.parsed("gpu-access", choices::access);
+    let gpu_units = o.parsed("gpu-device-ids", gpus::gpu_units);
+    let gpu_access = o.parsed("gpu-access", gpus::access);
+    let gpu_default_count = o.parsed("gpu-default-count", gpus::default_count);
+    let gpu_replicas = o.number("gpu-replicas").and_then(|n| o.keep("gpu-replicas", gpus::replicas(n)));
+    let gpu_lease_wait = o.parsed("gpu-lease-wait", gpus::lease_wait);
     let folder_mounts = o.parsed("folder-mounts", str::parse);
     let volume_driver = o.parsed("volume-driver", str::parse);
     let tags = o.parsed("tag", |text| list(text, |part| Tag::try_from(part)));
@@ -159,6 +169,9 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
             compute_runtime: compute_runtime?,
             gpu_units: gpu_units?,
             gpu_access: gpu_access?,
+            gpu_default_count: gpu_default_count?,
+            gpu_replicas: gpu_replicas?,
+            gpu_lease_wait: gpu_lease_wait?,
             folder_mounts: folder_mounts?,
             volume_driver: volume_driver?,
             tags: tags?,

@@ -149,6 +149,7 @@ fn unit_facts(gpu: &Gpu, part: Option<&Part>) -> UnitFacts {
         compute_capability: gpu.capability.clone(),
         brand: gpu.brand.clone(),
         hsa_override: gpu.hsa_override.clone(),
+        numa_node: gpu.numa,
     }
 }
 
@@ -216,6 +217,7 @@ fn unit(gpu: &Gpu, part: Option<&Part>, edits: crate::oci::devices::Edits) -> Un
         compute_capability: facts.compute_capability,
         brand: facts.brand,
         hsa_override: facts.hsa_override,
+        numa_node: facts.numa_node,
         edits,
     }
 }

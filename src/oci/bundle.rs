@@ -1,11 +1,11 @@
 //! The wrapper's way through a call: what is read, what is written, and what is started in the end.
 
 use super::args::{Call, Verb};
-use super::create::equip;
+use super::create::{enter, equip};
 use super::exec::Equipment;
 use super::json::Tree;
 use super::policy::Policy;
-use super::{Refusal, hook, next, report, said};
+use super::{Refusal, hook, lease, next, report, said};
 use nix::unistd::{Gid, Uid, fchown};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -26,13 +26,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     {
         return hook::main(rest);
     }
+    if let Some(code) = lease::command::called(&name, &args) {
+        return u8::try_from(code).unwrap_or(1);
+    }
     let (call, passed) = (Call::parse(&args), next::passed());
     let policy = next::policy(&next::policy_path());
     let prepared = match &call.verb {
         // A runtime behind us passes on a bundle that is ready.
         _ if passed > 0 => Ok(()),
         Verb::Create { bundle } => create(bundle.as_deref(), policy.as_ref()),
-        Verb::Exec { process: Some(process), id: Some(id) } => exec(&call, process.as_ref(), id),
+        Verb::Exec { process, id: Some(id) } => exec(&call, process.as_deref(), id, policy.as_ref()),
         Verb::Exec { .. } | Verb::Other => Ok(()),
     };
     let refusal = prepared.err().unwrap_or_else(|| pass_on(&name, &args, policy.as_ref().ok(), passed));
@@ -58,12 +61,20 @@ fn create(bundle: Option<&OsStr>, policy: Result<&Policy, &String>) -> Result<()
 }
 
 /// Containers that were not equipped, and whatever can't be read, are runc's alone.
-fn exec(call: &Call, process: &Path, id: &OsStr) -> Result<(), Refusal> {
-    let noted = bundle_of(call, id)
-        .and_then(|bundle| fs::read_to_string(bundle.join("config.json")).ok())
-        .and_then(|config| Equipment::noted(&config));
-    let Some(equipment) = noted else { return Ok(()) };
-    edit(process, |process| {
+fn exec(
+    call: &Call,
+    process: Option<&OsStr>,
+    id: &OsStr,
+    policy: Result<&Policy, &String>,
+) -> Result<(), Refusal> {
+    let noted = bundle_of(call, id).and_then(|bundle| {
+        let config = fs::read_to_string(bundle.join("config.json")).ok()?;
+        Some((Equipment::noted(&config)?, bundle))
+    });
+    let Some((equipment, bundle)) = noted else { return Ok(()) };
+    enter(&equipment, &bundle, policy)?;
+    let Some(process) = process else { return Ok(()) };
+    edit(Path::new(process), |process| {
         equipment
             .give(process)
             .map_err(|_| Refusal::new("the process to start is not as the OCI specification has it"))

@@ -6,7 +6,9 @@ use super::edit::{Additions, Seen, add, look};
 use super::exec::Equipment;
 use super::folders::{self, Found};
 use super::json::Tree;
-use super::policy::{Gpus, Policy, Steps};
+use super::lease::model::Ask;
+use super::lease::{self, Demand};
+use super::policy::{Access, DefaultCount, Gpus, Leases, Policy, Steps};
 use super::request::{Request, VISIBLE, is_task};
 use super::{Refusal, report, require, said};
 use std::fs;
@@ -29,7 +31,9 @@ pub fn equip(config: &mut Tree<'_>, bundle: &Path, policy: Result<&Policy, &Stri
         additions.mounts = shared_folders(&policy.folders.root, &seen, bundle)?;
     }
     if task {
-        gpus(&seen, policy.gpus.as_ref(), &mut additions).map_err(gpu)?;
+        let noted = Equipment::of(config);
+        let leased = Leased { bundle, noted: noted.as_ref() };
+        gpus(&seen, policy.gpus.as_ref(), &leased, &mut additions).map_err(gpu)?;
     }
     // runc makes no nodes in any user namespace, be it one around the whole worker (an unprivileged LXD machine).
     if additions.nodes.iter().any(|node| node.host != node.path) {
@@ -90,7 +94,19 @@ fn shared_folders(root: &Path, seen: &Seen, bundle: &Path) -> Result<Vec<Mount>,
     Ok(folders.iter().map(folders::Folder::mount).collect())
 }
 
-fn gpus(seen: &Seen, gpus: Option<&Gpus>, additions: &mut Additions) -> Result<(), Refusal> {
+/// What taking units needs to know besides.
+struct Leased<'a> {
+    bundle: &'a Path,
+    /// What the bundle was equipped with already: this is not the first `create`.
+    noted: Option<&'a Equipment>,
+}
+
+fn gpus(
+    seen: &Seen,
+    gpus: Option<&Gpus>,
+    leased: &Leased<'_>,
+    additions: &mut Additions,
+) -> Result<(), Refusal> {
     let request = Request::parse(&seen.env)?;
     let Some(gpus) = gpus else {
         return request.asked().map_or(Ok(()), |asked| {
@@ -100,7 +116,8 @@ fn gpus(seen: &Seen, gpus: Option<&Gpus>, additions: &mut Additions) -> Result<(
             )))
         });
     };
-    if !request.wants(gpus.access) {
+    let unasked = gpus.access == Access::Exclusive && gpus.leases.default_count != DefaultCount::None;
+    if !request.wants(if unasked { Access::Shared } else { gpus.access }) {
         return Ok(());
     }
     let devices = match read_devices(&gpus.devices) {
@@ -131,8 +148,55 @@ fn gpus(seen: &Seen, gpus: Option<&Gpus>, additions: &mut Additions) -> Result<(
             )));
         }
     }
-    let chosen = request.choose(gpus.access, &units)?;
-    give(&seen.env, &devices, &chosen, additions)
+    let chosen = match gpus.access {
+        Access::Exclusive => own(&request, gpus, &units, leased)?,
+        access => request.choose(access, &units)?,
+    };
+    give(&seen.env, &devices, &chosen, additions)?;
+    if let Some(equipment) = additions.equipment.as_mut().filter(|_| gpus.access == Access::Exclusive) {
+        equipment.leases = Some(gpus.leases.dir.clone());
+    }
+    Ok(())
+}
+
+/// Units that no other container has. A bundle that is made a container again keeps those that it has devices of.
+fn own<'a>(
+    request: &Request,
+    gpus: &Gpus,
+    units: &[&'a Unit],
+    leased: &Leased<'_>,
+) -> Result<Vec<&'a Unit>, Refusal> {
+    let demand = match leased.noted.map(|noted| &noted.units).filter(|units| !units.is_empty()) {
+        Some(units) => {
+            Some(Demand { asked: units.join(","), ask: Ask { units: units.clone(), count: units.len() } })
+        }
+        None => request.demand(&gpus.leases, units)?,
+    };
+    let Some(demand) = demand else { return Ok(vec![]) };
+    let ids = lease::take(&gpus.leases, units, leased.bundle, &demand)?;
+    Ok(units.iter().copied().filter(|unit| ids.contains(&unit.id)).collect())
+}
+
+/// Asks at the door of a container that has GPUs: where they are leased, only who has them may start a process there.
+/// The container itself says so where the policy can't be read.
+///
+/// # Errors
+/// The GPUs are somebody else's by now.
+pub fn enter(equipment: &Equipment, bundle: &Path, policy: Result<&Policy, &String>) -> Result<(), Refusal> {
+    if equipment.units.is_empty() {
+        return Ok(());
+    }
+    let known = policy.ok().and_then(|policy| policy.gpus.as_ref());
+    let rules = match (known, &equipment.leases) {
+        (Some(gpus), _) if gpus.access != Access::Exclusive => return Ok(()),
+        (Some(gpus), _) => gpus.leases.clone(),
+        (None, Some(dir)) => Leases { dir: dir.clone(), ..Leases::default() },
+        (None, None) => return Ok(()),
+    };
+    // Without them a lease that counts goes on counting, and one that has lapsed is not taken again.
+    let devices = known.and_then(|gpus| read_devices(&gpus.devices).ok());
+    let units: Vec<&Unit> = devices.iter().flat_map(|devices| &devices.units).collect();
+    lease::enter(&rules, &units, bundle, &equipment.units).map_err(gpu)
 }
 
 fn read_devices(path: &Path) -> Result<Devices, String> {

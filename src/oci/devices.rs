@@ -61,6 +61,9 @@ pub struct Unit {
     /// Memory in MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<u64>,
+    /// The NUMA node that it is closest to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa_node: Option<u32>,
     /// NVIDIA: compute capability, `9.0`, the `arch` of image requirements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_capability: Option<String>,

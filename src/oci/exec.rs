@@ -9,6 +9,7 @@ use super::json::{Tree, WrongType};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// The annotation's name.
 pub const ANNOTATION: &str = "org.concourse-ci.machine.gpus";
@@ -27,6 +28,9 @@ pub struct Equipment {
     /// Groups that own nodes which are not for everybody.
     #[serde(default)]
     pub gids: Vec<u32>,
+    /// The units are the container's own: where the table of leases is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leases: Option<PathBuf>,
 }
 
 impl Equipment {
@@ -36,7 +40,11 @@ impl Equipment {
         if !config.contains(ANNOTATION) {
             return None;
         }
-        let mut config = Tree::parse(config).ok()?;
+        Self::of(&mut Tree::parse(config).ok()?)
+    }
+
+    /// The same of a tree.
+    pub fn of(config: &mut Tree<'_>) -> Option<Self> {
         let note = config.get("annotations").ok()??.get(ANNOTATION).ok()??.string()?;
         serde_json::from_str(&note).ok()
     }

@@ -18,6 +18,7 @@ pub mod exec;
 pub mod folders;
 pub mod hook;
 pub mod json;
+pub mod lease;
 pub mod next;
 pub mod policy;
 pub mod report;

@@ -54,6 +54,50 @@ pub struct Gpus {
     pub units: Option<Vec<String>>,
     /// Where the [`super::devices::Devices`] are.
     pub devices: PathBuf,
+    /// How units are leased, where [`Access::Exclusive`] is set.
+    #[serde(default)]
+    pub leases: Leases,
+}
+
+/// Rules of exclusive access. What is left out is as in [`Leases::default`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Leases {
+    /// Directory of the table: in memory, so that it ends with the containers; the worker's own.
+    pub dir: PathBuf,
+    /// What a task gets that says nothing about GPUs.
+    pub default_count: DefaultCount,
+    /// How many containers may have the same unit at once; 0 is 1.
+    pub replicas: u32,
+    /// Seconds that a task waits for units; more than [`Leases::MAX_WAIT`] is that.
+    pub wait_s: u64,
+    /// Whether tasks may choose units by name (`NVIDIA_VISIBLE_DEVICES: "0"`). `all` and `none` they always may.
+    pub names: bool,
+}
+
+impl Leases {
+    /// Seconds. Concourse gives up after five minutes, and the container that it gave up would still get its units.
+    pub const MAX_WAIT: u64 = 270;
+}
+
+impl Default for Leases {
+    fn default() -> Self {
+        let dir = "/run/concourse-gpu".into();
+        Leases { dir, default_count: DefaultCount::All, replicas: 1, wait_s: 180, names: true }
+    }
+}
+
+/// `"none"`, `"all"` or a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DefaultCount {
+    /// Nothing: only tasks that ask get units.
+    None,
+    /// All of the worker.
+    All,
+    /// So many, or all if there are fewer.
+    #[serde(untagged)]
+    Some(usize),
 }
 
 /// Which tasks get GPUs.
@@ -64,4 +108,6 @@ pub enum Access {
     Shared,
     /// Only tasks that ask.
     Request,
+    /// Each task gets units of its own, see [`Leases`].
+    Exclusive,
 }

@@ -6,7 +6,9 @@
 
 use super::Refusal;
 use super::devices::{Unit, Vendor};
-use super::policy::Access;
+use super::lease::Demand;
+use super::lease::model::Ask;
+use super::policy::{Access, DefaultCount, Leases};
 
 /// Between the image's variables and the author's.
 const BORDER: &str = "ATC_EXTERNAL_URL";
@@ -134,7 +136,8 @@ impl Request {
     /// Whether the task may get units at all: it asks, or gets them unasked and does not decline.
     pub fn wants(&self, access: Access) -> bool {
         match access {
-            Access::Request => self.asked.is_some(),
+            // What a task gets there unasked is for [`Self::demand`] to say.
+            Access::Request | Access::Exclusive => self.asked.is_some(),
             Access::Shared => {
                 let declines = |(_, c): &(Vendor, Choice)| *c == Choice::None;
                 let said = || self.author.iter().chain(&self.image);
@@ -152,6 +155,47 @@ impl Request {
         if !self.wants(access) {
             return Ok(vec![]);
         }
+        let (mut found, count) = self.fitting(access, units)?;
+        found.truncate(count.unwrap_or(found.len()));
+        Ok(found)
+    }
+
+    /// What the task asks for where each has units of its own; `None`: nothing.
+    ///
+    /// # Errors
+    /// As [`Self::choose`].
+    pub fn demand(&self, rules: &Leases, units: &[&Unit]) -> Result<Option<Demand>, Refusal> {
+        let Some(asked) = &self.asked else {
+            if rules.default_count == DefaultCount::None || !self.wants(Access::Shared) {
+                return Ok(None);
+            }
+            let (found, _) = self.fitting(Access::Shared, units)?;
+            let count = match rules.default_count {
+                DefaultCount::None => 0,
+                DefaultCount::All => found.len(),
+                DefaultCount::Some(count) => count.min(found.len()),
+            };
+            let asked = format!("nothing, so for the worker's default of {count}");
+            return Ok((count > 0).then(|| Demand { asked, ask: ask(&found, count) }));
+        };
+        let names = |(_, choice): &(Vendor, Choice)| matches!(choice, Choice::Named(_));
+        if let Some((vendor, _)) = self.author.iter().find(|own| names(own)).filter(|_| !rules.names) {
+            let variable = VISIBLE.iter().find(|(v, _)| v == vendor).map_or("", |(_, name)| name);
+            return Err(Refusal::new(format!(
+                "{variable} names GPUs, which tasks may not on this worker: ask for a number of them with GPU_COUNT"
+            )));
+        }
+        let (found, count) = self.fitting(Access::Request, units)?;
+        let count = count.unwrap_or(found.len());
+        Ok(Some(Demand { asked: format!("{asked}{}", self.kind()), ask: ask(&found, count) }))
+    }
+
+    /// The units that would do, and how many of them; `None`: all.
+    fn fitting<'a>(
+        &self,
+        access: Access,
+        units: &[&'a Unit],
+    ) -> Result<(Vec<&'a Unit>, Option<usize>), Refusal> {
         let mut named = vec![];
         for (vendor, choice) in &self.author {
             named.extend(self.named(*vendor, choice, units)?);
@@ -169,18 +213,17 @@ impl Request {
             })
             .collect();
         found.retain(|unit| self.fits(unit));
+        let Some(asked) = &self.asked else { return Ok((found, None)) };
         let count = match self.count {
             Some(count) => count,
             // A kind of GPU is asked for, and neither how many nor which.
             None if access == Access::Request && named.is_empty() => Some(1),
             None => None,
         };
-        let Some(asked) = &self.asked else { return Ok(found) };
         if found.is_empty() || count.is_some_and(|count| count > found.len()) {
             return Err(too_few(&format!("{asked}{}", self.kind()), found.len()));
         }
-        found.truncate(count.unwrap_or(found.len()));
-        Ok(found)
+        Ok((found, count))
     }
 
     fn named<'a>(
@@ -228,6 +271,10 @@ impl Request {
         let model = model.map(|m| format!(" with GPU_MODEL={m}")).unwrap_or_default();
         model + &memory.map(|m| format!(" with GPU_MEMORY_MIN={m}MiB")).unwrap_or_default()
     }
+}
+
+fn ask(units: &[&Unit], count: usize) -> Ask {
+    Ask { units: units.iter().map(|unit| unit.id.clone()).collect(), count }
 }
 
 fn too_few(asked: &str, fit: usize) -> Refusal {

@@ -12,6 +12,7 @@ fn unit(vendor: Vendor, id: &str, name: &str, model: &str, memory_mib: u64) -> U
         compute_capability: None,
         brand: None,
         hsa_override: None,
+        numa_node: None,
         edits: Edits::default(),
     }
 }

@@ -24,6 +24,7 @@ fn unit(brand: &str, arch: &str) -> Unit {
         compute_capability: known(arch),
         brand: known(brand),
         hsa_override: None,
+        numa_node: None,
         edits: Edits::default(),
     }
 }

@@ -5,7 +5,7 @@ use crate::config::ComputeRuntime;
 use crate::gpu::decide::Report;
 use crate::gpu::wanted::{VENDORS, Wanted};
 use crate::oci::devices::Vendor;
-use crate::oci::policy::Gpus;
+use crate::oci::policy::{Gpus, Leases};
 use crate::parse::Tag;
 use crate::paths;
 use crate::step::{File, FileOwner};
@@ -48,7 +48,15 @@ pub fn tags(world: &World) -> impl Iterator<Item = Tag> {
 pub fn policy(world: &World) -> Option<Gpus> {
     let wanted = wanted(world)?;
     // The list has the selected ones only.
-    Some(Gpus { access: wanted.access, units: None, devices: paths::GPU_DEVICES.into() })
+    let config = world.config.as_ref()?;
+    let leases = Leases {
+        dir: paths::GPU_RUN.into(),
+        default_count: config.gpu_default_count,
+        replicas: config.gpu_replicas,
+        wait_s: config.gpu_lease_wait.duration().as_secs(),
+        names: true,
+    };
+    Some(Gpus { access: wanted.access, units: None, devices: paths::GPU_DEVICES.into(), leases })
 }
 
 /// What the program that looks reads and is started by; `None`: it is not wanted.

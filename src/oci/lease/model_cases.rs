@@ -1,0 +1,77 @@
+//! The states of a few containers, one after the other until there is no new one.
+
+use super::*;
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashSet, VecDeque};
+use std::hash::{Hash, Hasher};
+
+fn explore(case: &Case, losses: u8) -> usize {
+    let key = |sim: &Sim| {
+        let hash = |salt: u8| {
+            let mut hasher = DefaultHasher::new();
+            (salt, sim).hash(&mut hasher);
+            hasher.finish()
+        };
+        (hash(0), hash(1))
+    };
+    let start = Sim { losses, ..Sim::new(case) };
+    let mut seen = HashSet::from([key(&start)]);
+    let mut todo = VecDeque::from([start]);
+    while let Some(sim) = todo.pop_front() {
+        for (name, next) in sim.next(case) {
+            if losses == 0 {
+                next.check_line(&sim, case);
+            }
+            let next = next.normal();
+            if seen.insert(key(&next)) {
+                let tried = std::panic::catch_unwind(|| next.check(case));
+                assert!(tried.is_ok(), "{name}: from {sim:#?} to {next:#?}");
+                todo.push_back(next);
+            }
+        }
+    }
+    println!("{} states", seen.len());
+    seen.len()
+}
+
+fn places(count: usize, replicas: u32) -> Vec<Place> {
+    let place = |at: usize| Place { id: at.to_string(), memory_mib: 0, group: 0, replicas, sick: false };
+    (0..count).map(place).collect()
+}
+
+fn ask(count: usize, units: &[&str]) -> Ask {
+    Ask { units: units.iter().map(|id| (*id).to_owned()).collect(), count }
+}
+
+#[test]
+fn four_containers_on_three_units() {
+    let all = ["0", "1", "2"];
+    let asks = vec![ask(1, &all), ask(2, &all), ask(1, &["0"]), ask(3, &all)];
+    let case = Case { fine: false, asks, starts: vec![2, 2, 1, 1], places: places(3, 1) };
+    let states = explore(&case, 0);
+    assert!(states > 10_000, "{states}");
+}
+
+#[test]
+fn containers_that_are_entered_and_made_again() {
+    let asks = vec![ask(1, &["0", "1"]), ask(1, &["0", "1"]), ask(2, &["0", "1"])];
+    let case = Case { fine: false, asks, starts: vec![3, 3, 2], places: places(2, 1) };
+    let states = explore(&case, 0);
+    assert!(states > 10_000, "{states}");
+}
+
+#[test]
+fn a_table_that_is_lost_gives_no_unit_twice() {
+    let asks = vec![ask(1, &["0", "1"]), ask(1, &["0", "1"]), ask(2, &["0", "1"])];
+    let case = Case { fine: true, asks, starts: vec![2, 2, 1], places: places(2, 1) };
+    let states = explore(&case, 1);
+    assert!(states > 10_000, "{states}");
+}
+
+#[test]
+fn replicas_are_shared_by_so_many() {
+    let asks = vec![ask(1, &["0", "1"]), ask(1, &["0"]), ask(2, &["0", "1"]), ask(1, &["0", "1"])];
+    let case = Case { fine: false, asks, starts: vec![2, 2, 1, 1], places: places(2, 2) };
+    let states = explore(&case, 0);
+    assert!(states > 10_000, "{states}");
+}

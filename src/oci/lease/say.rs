@@ -1,0 +1,131 @@
+//! What people read: refusals in a build's log, and the table for the operator (PURE).
+
+use super::Demand;
+use super::model::{Lease, Proc, Table};
+use crate::oci::Refusal;
+use crate::oci::devices::Unit;
+use std::collections::BTreeMap;
+
+/// What there is to tell.
+#[derive(Debug)]
+pub struct Story<'a> {
+    /// Who has what.
+    pub table: &'a Table,
+    /// Units that tasks may have.
+    pub units: &'a [&'a Unit],
+    /// Units that are out of order, and why.
+    pub sick: BTreeMap<String, String>,
+    /// Who is told.
+    pub me: Proc,
+    /// Milliseconds after boot.
+    pub now: u64,
+}
+
+impl Story<'_> {
+    /// `0 (GPU-…)`
+    pub fn name(&self, id: &str) -> String {
+        let name = self.units.iter().find(|unit| unit.id == id).and_then(|unit| unit.names.first());
+        name.map_or_else(|| id.to_owned(), |name| format!("{name} ({id})"))
+    }
+
+    fn names<'s>(&self, ids: impl IntoIterator<Item = &'s String>) -> String {
+        ids.into_iter().map(|id| self.name(id)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn lease(&self, lease: &Lease) -> String {
+        let (units, time) = (self.names(&lease.units), span(self.now.saturating_sub(lease.since)));
+        match lease.suspect {
+            true => format!(
+                "{units} is kept for container {} since the lease table was lost {time} ago",
+                lease.id
+            ),
+            false => format!("container {} has {units} for {time}", lease.id),
+        }
+    }
+
+    /// Who has one of these units.
+    fn holders(&self, ids: &[String]) -> String {
+        let has = |lease: &&Lease| lease.units.iter().any(|id| ids.contains(id));
+        self.table.leases.iter().filter(has).map(|lease| self.lease(lease)).collect::<Vec<_>>().join("; ")
+    }
+
+    /// `: out of order are …`
+    fn sick(&self, ids: &[String]) -> String {
+        let sick = self.sick.iter().filter(|(id, _)| ids.contains(id));
+        let sick: Vec<String> = sick.map(|(id, why)| format!("{} ({why})", self.name(id))).collect();
+        if sick.is_empty() { String::new() } else { format!("; out of order: {}", sick.join(", ")) }
+    }
+
+    fn free(&self) -> Vec<&String> {
+        let held = |id: &String| self.table.leases.iter().any(|lease| lease.units.contains(id));
+        let ids = self.units.iter().map(|unit| &unit.id);
+        ids.filter(|id| !held(id) && !self.sick.contains_key(*id)).collect()
+    }
+}
+
+/// More than the worker could ever give.
+pub fn impossible(demand: &Demand, sound: usize, story: &Story<'_>) -> Refusal {
+    let fit = match sound {
+        0 => "no GPU that would do is in order".to_owned(),
+        1 => "only 1 GPU that would do is in order".to_owned(),
+        n => format!("only {n} GPUs that would do are in order"),
+    };
+    Refusal::new(format!(
+        "the task asks for {}, and {fit} on this worker{}: ask for less in the task's params, or tell the worker's operator",
+        demand.asked,
+        story.sick(&demand.ask.units)
+    ))
+}
+
+/// It waited for as long as it may.
+pub fn too_late(demand: &Demand, waited_s: u64, story: &Story<'_>) -> Refusal {
+    let ids = &demand.ask.units;
+    let others = story.table.waiters.iter().filter(|waiter| waiter.caller.me != story.me).count();
+    let line = match others {
+        0 => String::new(),
+        1 => "; 1 other task waits".to_owned(),
+        n => format!("; {n} other tasks wait"),
+    };
+    let (would_do, rest): (Vec<_>, Vec<_>) = story.free().into_iter().partition(|id| ids.contains(id));
+    let free = match (would_do.len(), rest.is_empty()) {
+        (0, true) => String::new(),
+        (0, false) => format!("; free, but not what the task asks for: {}", story.names(rest)),
+        (n, _) => format!("; free, but {n} of {} is not enough: {}", demand.ask.count, story.names(would_do)),
+    };
+    let holders = match story.holders(ids) {
+        none if none.is_empty() => "they are kept for tasks that came first".to_owned(),
+        some => some,
+    };
+    Refusal::new(format!(
+        "the task asks for {}, and waited {} for it in vain: {holders}{line}{free}{}. Run the build again later, give the \
+         step `attempts`, or ask for less",
+        demand.asked,
+        span(waited_s.saturating_mul(1000)),
+        story.sick(ids)
+    ))
+}
+
+/// A process wants into a container whose units are somebody else's now.
+pub fn lapsed(lacking: &[String], story: &Story<'_>) -> Refusal {
+    let why = match story.holders(lacking) {
+        none if none.is_empty() => "tasks in line wait for them, or they are out of order".to_owned(),
+        some => some,
+    };
+    Refusal::new(format!(
+        "the container had GPU {} until its last process ended, and can't have it again: {why}{}. Run the build again, or \
+         try later",
+        story.names(lacking),
+        story.sick(lacking)
+    ))
+}
+
+/// `3m10s`
+pub fn span(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, s) => format!("{s}s"),
+        (0, 0, m, s) => format!("{m}m{s}s"),
+        (0, h, m, _) => format!("{h}h{m}m"),
+        (d, h, ..) => format!("{d}d{h}h"),
+    }
+}

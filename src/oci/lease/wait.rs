@@ -1,0 +1,174 @@
+//! Waiting for a turn. Nothing here decides: it sleeps until looking at the table again may be worth it.
+//!
+//! The first in line watches the processes that hold units, and serves everybody when one has ended. The others watch the one
+//! before them, to take its place if it dies, and the table, to see that they were served. A notice that gets lost, for
+//! whatever reason, costs [`COARSE`].
+
+use super::live::{FIRST_PROCESS, Kernel, now};
+use super::model::{Lease, Proc, Table, World};
+use super::table::{Stored, load};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The longest sleep, in milliseconds.
+const COARSE: u64 = 5_000;
+
+/// What wakes a waiter.
+#[derive(Debug)]
+pub struct Watch {
+    dir: PathBuf,
+    me: Proc,
+    boot: String,
+    /// Tells of each new table. The kernel may refuse one more of these: then the long sleep has to do.
+    table: Option<File>,
+    /// Who started us.
+    parent: (Option<Pid>, Option<OwnedFd>),
+}
+
+/// The program that started us has ended: nobody waits for the container any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Orphan;
+
+impl Watch {
+    /// Begins to watch. What happens to the table from now on is not missed.
+    pub fn new(dir: &Path, me: Proc, boot: &str) -> Self {
+        let parent = getppid();
+        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+        let table = inotify::init(flags).and_then(|fd| {
+            inotify::add_watch(&fd, dir, inotify::WatchFlags::MOVED_TO).map(|_| File::from(fd))
+        });
+        let fd = parent.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Watch { dir: dir.to_owned(), me, boot: boot.to_owned(), table: table.ok(), parent: (parent, fd) }
+    }
+
+    /// Sleeps until the table may have something new for us, seen from `table`, at most until `deadline`.
+    ///
+    /// # Errors
+    /// The caller has ended.
+    pub fn sleep(&mut self, table: &Table, kernel: &Kernel, deadline: u64) -> Result<(), Orphan> {
+        let Some((ends, until)) = self.ends(table, kernel) else { return Ok(()) };
+        let until = until.min(deadline).min(now().saturating_add(COARSE));
+        let seen = self.picture(table);
+        loop {
+            if getppid() != self.parent.0 {
+                return Err(Orphan);
+            }
+            let left = until.saturating_sub(now());
+            if left == 0 {
+                return Ok(());
+            }
+            let own = self.table.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN));
+            let parent = self.parent.1.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN));
+            let first = usize::from(own.is_some()) + usize::from(parent.is_some());
+            let others = ends.iter().map(|fd| PollFd::new(fd, PollFlags::IN));
+            let mut fds: Vec<PollFd<'_>> = own.into_iter().chain(parent).chain(others).collect();
+            let limit = Timespec {
+                tv_sec: i64::try_from(left / 1000).unwrap_or(0),
+                tv_nsec: i64::try_from(left % 1000).unwrap_or(0) * 1_000_000,
+            };
+            let woken = poll(&mut fds, Some(&limit));
+            if fds.iter().skip(first).any(|fd| !fd.revents().is_empty()) {
+                return Ok(());
+            }
+            drop(fds);
+            if woken.is_err_and(|e| e != Errno::INTR) {
+                std::thread::sleep(Duration::from_millis(left.min(COARSE)));
+                return Ok(());
+            }
+            if woken.is_ok_and(|n| n > 0) && self.news() && self.picture_now() != Some(seen.clone()) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes notices off the queue.
+    fn news(&mut self) -> bool {
+        let mut some = false;
+        let mut buffer = [0; 4096];
+        while let Some(Ok(1..)) = self.table.as_mut().map(|fd| fd.read(&mut buffer)) {
+            some = true;
+        }
+        some
+    }
+
+    fn picture_now(&self) -> Option<Picture> {
+        match load(&self.dir, &self.boot) {
+            Stored::Table(table) => Some(self.picture(&table)),
+            Stored::Lost(_) => None,
+        }
+    }
+
+    /// What of a table matters to us.
+    fn picture(&self, table: &Table) -> Picture {
+        let place = table.waiters.iter().position(|waiter| waiter.caller.me == self.me);
+        let before = place.and_then(|at| at.checked_sub(1)).map(|at| table.waiters[at].caller.me);
+        let holders = match place {
+            Some(0) => table.leases.iter().map(|lease| (lease.id.clone(), lease.since)).collect(),
+            _ => vec![],
+        };
+        (place.is_some(), before, holders)
+    }
+
+    /// What ends when our turn may have come, and when to look at the latest. `None`: look at once.
+    fn ends(&self, table: &Table, kernel: &Kernel) -> Option<(Vec<OwnedFd>, u64)> {
+        match self.picture(table) {
+            (false, ..) => None,
+            (true, Some(before), _) => Some((opened(&before, kernel)?.into_iter().collect(), u64::MAX)),
+            (true, None, _) => {
+                let mut until = u64::MAX;
+                let mut fds = vec![];
+                for lease in &table.leases {
+                    match holder(lease, kernel) {
+                        Holder::Process(process) => fds.extend(opened(&process, kernel)?),
+                        Holder::Unseen => {}
+                        Holder::Time(end) => until = until.min(end),
+                        Holder::Nobody => return None,
+                    }
+                }
+                Some((fds, until))
+            }
+        }
+    }
+}
+
+/// Whether we wait; who stands before us; for the first in line, who holds units.
+type Picture = (bool, Option<Proc>, Vec<(String, u64)>);
+
+/// What keeps a lease valid.
+enum Holder {
+    Process(Proc),
+    Unseen,
+    Time(u64),
+    Nobody,
+}
+
+/// The process that will probably last the longest.
+fn holder(lease: &Lease, kernel: &Kernel) -> Holder {
+    if let Some(mover) = lease.movers.iter().find(|process| kernel.lives(process)) {
+        return Holder::Process(*mover);
+    }
+    let inside = lease.inside.as_ref().map(|inside| kernel.inhabitants(inside)).unwrap_or_default();
+    let oldest = inside.iter().flatten().min_by_key(|process| (process.start, process.pid));
+    match oldest {
+        Some(process) => Holder::Process(*process),
+        None if !inside.is_empty() => Holder::Unseen,
+        None if lease.valid(kernel) => Holder::Time(lease.since + FIRST_PROCESS),
+        None => Holder::Nobody,
+    }
+}
+
+/// A descriptor that tells when it ends, where there is one to be had; `None`: it has ended.
+fn opened(process: &Proc, kernel: &Kernel) -> Option<Option<OwnedFd>> {
+    let fd =
+        Pid::from_raw(process.pid).ok_or(Errno::SRCH).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    // The number may have been given again before it was opened. What the kernel refuses for another reason (before
+    // 5.3, or with too many open files) must not have us look again and again: the long sleep has to do.
+    (fd.as_ref().err() != Some(&Errno::SRCH) && kernel.lives(process)).then(|| fd.ok())
+}
