@@ -210,4 +210,6 @@ fn dns_server(text: &str) -> Result<IpAddr, Invalid> {
 }
 
 #[cfg(test)]
+mod any_tests;
+#[cfg(test)]
 mod tests;
