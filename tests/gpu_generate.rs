@@ -9,6 +9,7 @@ use concourse_ci_machine::cdi::tree::Trees;
 use concourse_ci_machine::gpu::decide::{Decision, decide};
 use concourse_ci_machine::gpu::export::{Format, export};
 use concourse_ci_machine::gpu::inventory::Inventory;
+use concourse_ci_machine::gpu::ladder::Ladder;
 use concourse_ci_machine::gpu::select::{parse, select};
 use concourse_ci_machine::oci::devices::{Devices, Edits, Vendor};
 use concourse_ci_machine::oci::hook::plan::Plan;
@@ -265,6 +266,17 @@ fn ids_of_all_kinds() {
     let id = ["GPU-5950dd5d-5330-5738-9460-0d05550ffc14".to_owned()];
     let selection = select(Some(&id), &lost.devices, &lost.report.inventory).unwrap();
     assert_eq!(selection.missing, [format!("GPU {} can't be used: it has fallen off the bus", id[0])]);
+}
+
+#[test]
+fn what_a_container_told() {
+    let ladder = |name: &str| decided(name).report.ladders.remove(0);
+    let last = |ladder: &Ladder| format!("{:?}", ladder.rungs.last().unwrap().state);
+    assert!(last(&ladder("nvidia-1").told(Ok("/dev/nvidia0".into()))).contains("/dev/nvidia0"));
+    let failed = ladder("nvidia-1").told(Err("cuInit: 802".into()));
+    assert_eq!(failed.missing().unwrap().1.message, "A container did not see the GPU: cuInit: 802");
+    let gap = ladder("nvidia-no-driver").told(Ok("a lie".into()));
+    assert_eq!(last(&gap), "NotReached", "nothing stands on a rung that is missing");
 }
 
 #[test]

@@ -70,7 +70,15 @@ pub fn decide(
         prepared.devices.vendors.extend(devices.vendors);
         return finish(report, prepared, inventory, wanted, Before { kept: true, last });
     }
-    finish(report, prepared, inventory, wanted, Before { kept: false, last })
+    let mut decision = finish(report, prepared, inventory, wanted, Before { kept: false, last });
+    let report = &mut decision.report;
+    if report.blocked.is_none() {
+        let gaps = report.ladders.iter().filter_map(Ladder::missing);
+        // What a container was not given it was not meant to have.
+        let gaps = gaps.filter(|(rung, _)| !(facts.in_container() && ladder::is_passed_on(rung)));
+        report.notes.extend(gaps.map(|(_, missing)| missing.message.clone()));
+    }
+    decision
 }
 
 /// What was, and whether it stays.
@@ -107,10 +115,6 @@ fn finish(
                 Some(_) => report.notes.push(why),
             }
         }
-    }
-    if report.blocked.is_none() {
-        let gaps = report.ladders.iter().filter(|_| !before.kept).filter_map(Ladder::missing);
-        report.notes.extend(gaps.map(|(_, missing)| missing.message.clone()));
     }
     devices.vendors = all.vendors.clone();
     devices.vendors.retain(|vendor, _| devices.units.iter().any(|u| u.vendor == *vendor));
