@@ -10,6 +10,7 @@ use concourse_ci_machine::gpu::decide::{Decision, decide};
 use concourse_ci_machine::gpu::export::{Format, export};
 use concourse_ci_machine::gpu::inventory::Inventory;
 use concourse_ci_machine::gpu::ladder::Ladder;
+use concourse_ci_machine::gpu::said::{Answer, Said, SaidGpu, SaidPart};
 use concourse_ci_machine::gpu::select::{parse, select};
 use concourse_ci_machine::oci::devices::{Devices, Edits, Vendor};
 use concourse_ci_machine::oci::hook::plan::Plan;
@@ -326,6 +327,35 @@ proptest! {
             export(format, "host", &decision.devices, &decision.report.inventory);
         }
         concourse_ci_machine::gpu::summary::text(&decision.devices, &decision.report.inventory);
+    }
+
+    /// Whatever NVML says: GPUs that are on no bus, names of one letter, parts of parts.
+    #[test]
+    fn any_answer(
+        gpus in prop::collection::vec((0u32..3, "[a-zGPU\\-0-9 ]{0,12}", prop::option::of(0u32..3), any::<bool>(),
+            prop::option::of("[0-9a-f:.]{0,12}|0000:1b:00.0"), prop::option::of(any::<u64>())), 0..4),
+        model in prop::option::of(".{0,20}"), capability in prop::option::of("[0-9.]{0,6}"),
+    ) {
+        let machine = Machine::load("nvidia-mig");
+        let gpu = |(index, uuid, minor, mig, address, memory): &(u32, String, Option<u32>, bool, Option<String>, Option<u64>)| SaidGpu {
+            index: *index,
+            uuid: uuid.clone(),
+            minor: *minor,
+            address: address.clone(),
+            mig: *mig,
+            model: model.clone(),
+            capability: capability.clone(),
+            memory_mib: *memory,
+            parts: vec![SaidPart { uuid: uuid.clone(), profile: model.clone(), memory_mib: *memory, ..SaidPart::default() }],
+            ..SaidGpu::default()
+        };
+        let said = Said { gpus: gpus.iter().map(gpu).collect(), driver: capability.clone(), cuda: model.clone(), ..Said::default() };
+        let text = serde_json::to_string(&Answer::Said(said)).unwrap();
+        let decision = decide(&machine.facts(), &serde_json::from_str(&text).unwrap(), &machine.wanted, None);
+        prop_assert!(decision.report.tags.iter().all(|t| !t.contains(char::is_whitespace)));
+        for format in [Format::Slurm, Format::DockerCompose, Format::Kubernetes] {
+            export(format, "host", &decision.devices, &decision.report.inventory);
+        }
     }
 
     #[test]

@@ -88,8 +88,9 @@ pub fn model(unit: &Unit) -> (Option<String>, Option<String>) {
     }
 }
 
-fn gib(mib: u64) -> u64 {
-    ((mib + 512) >> 10).max(1)
+/// Rounded, and not less than one.
+pub fn gib(mib: u64) -> u64 {
+    ((mib >> 10) + (mib >> 9 & 1)).max(1)
 }
 
 /// Names come from devices and lists; a tag goes into commands and files.
