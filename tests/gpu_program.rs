@@ -276,6 +276,17 @@ fn options_that_cannot_be_read_are_told_and_change_nothing() {
     assert_eq!(run.devices(), before);
 }
 
+#[test]
+fn nothing_wanted_is_nothing_told() {
+    let run = Run::new("lxd-simulated-one-gone");
+    run.refresh("");
+    fs::remove_file(run.out.path().join("gpu.json")).unwrap();
+    let report = run.refresh("");
+    let told = (report.summary, report.tags.len(), report.blocked, report.notes.len(), report.ladders.len());
+    assert_eq!(told, (None, 0, None, 0, 0));
+    assert!(serde_json::from_str::<Devices>(&run.devices()).unwrap().units.is_empty());
+}
+
 /// What has nothing to do with GPUs costs nothing: a machine without any.
 #[test]
 fn this_machine_is_looked_at_quickly() {

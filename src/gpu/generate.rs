@@ -1,6 +1,6 @@
 //! What containers get of each GPU: from a CDI spec that fits the machine, otherwise from what was found (PURE).
 
-use super::facts::{Facts, Machine, word};
+use super::facts::{Cdi, Facts, Machine, word};
 use super::inventory::{Gpu, Inventory, Part};
 use super::scan::files::is_library;
 use super::wanted::{VENDORS, Wanted};
@@ -35,7 +35,12 @@ pub enum Origin {
 
 /// Makes the data of all vendors that are wanted.
 pub fn prepare(facts: &Facts, inventory: &Inventory, wanted: &Wanted) -> Prepared {
-    let whole = facts.cdi.iter().filter(|c| c.gone.is_empty());
+    let ours = |c: &&Cdi| match &c.kind {
+        Some(_) => wanted.vendors.iter().any(|v| facts.specs(*v).any(|spec| spec == *c)),
+        // What can't be read may be anyone's.
+        None => !wanted.vendors.is_empty(),
+    };
+    let whole = facts.cdi.iter().filter(|c| c.gone.is_empty()).filter(ours);
     let sources: Vec<Source> = whole.map(|c| c.source.clone()).collect();
     let found = gather(&sources, &known(inventory), &|path| facts.node(path).copied());
     let devices = Devices { format: FORMAT, vendors: BTreeMap::new(), units: vec![] };
