@@ -32,6 +32,15 @@ pub struct Report {
     pub ladders: Vec<Ladder>,
 }
 
+impl Report {
+    /// Advertises the units that tasks can have.
+    pub fn tell(&mut self, devices: &Devices, wanted: &Wanted) {
+        self.summary = summary::summary(devices);
+        self.tags = tags::tags(devices, &self.inventory, wanted.access);
+        self.units = devices.units.iter().map(|u| u.id.clone()).collect();
+    }
+}
+
 /// Report and devices belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
@@ -123,10 +132,8 @@ fn finish(
         _ => None,
     });
     report.notes.extend(sick);
-    report.summary = summary::summary(&devices);
-    report.tags = tags::tags(&devices, &inventory, wanted.access);
-    report.units = devices.units.iter().map(|u| u.id.clone()).collect();
     report.inventory = inventory;
+    report.tell(&devices, wanted);
     Decision { report, devices, origin: prepared.origin.get(&Vendor::Nvidia).copied(), kept: before.kept }
 }
 
