@@ -9,6 +9,8 @@ use concourse_ci_machine::cdi::tree::Trees;
 use concourse_ci_machine::gpu::decide::{Decision, decide};
 use concourse_ci_machine::gpu::export::{Format, export};
 use concourse_ci_machine::gpu::inventory::Inventory;
+use concourse_ci_machine::gpu::ladder::Ladder;
+use concourse_ci_machine::gpu::said::{Answer, Said, SaidGpu, SaidPart};
 use concourse_ci_machine::gpu::select::{parse, select};
 use concourse_ci_machine::oci::devices::{Devices, Edits, Vendor};
 use concourse_ci_machine::oci::hook::plan::Plan;
@@ -268,6 +270,17 @@ fn ids_of_all_kinds() {
 }
 
 #[test]
+fn what_a_container_told() {
+    let ladder = |name: &str| decided(name).report.ladders.remove(0);
+    let last = |ladder: &Ladder| format!("{:?}", ladder.rungs.last().unwrap().state);
+    assert!(last(&ladder("nvidia-1").told(Ok("/dev/nvidia0".into()))).contains("/dev/nvidia0"));
+    let failed = ladder("nvidia-1").told(Err("cuInit: 802".into()));
+    assert_eq!(failed.missing().unwrap().1.message, "A container did not see the GPU: cuInit: 802");
+    let gap = ladder("nvidia-no-driver").told(Ok("a lie".into()));
+    assert_eq!(last(&gap), "NotReached", "nothing stands on a rung that is missing");
+}
+
+#[test]
 fn nothing_is_exported_of_nothing() {
     let devices = Devices { format: 1, vendors: Default::default(), units: vec![] };
     for format in [Format::Slurm, Format::DockerCompose, Format::Kubernetes] {
@@ -314,6 +327,35 @@ proptest! {
             export(format, "host", &decision.devices, &decision.report.inventory);
         }
         concourse_ci_machine::gpu::summary::text(&decision.devices, &decision.report.inventory);
+    }
+
+    /// Whatever NVML says: GPUs that are on no bus, names of one letter, parts of parts.
+    #[test]
+    fn any_answer(
+        gpus in prop::collection::vec((0u32..3, "[a-zGPU\\-0-9 ]{0,12}", prop::option::of(0u32..3), any::<bool>(),
+            prop::option::of("[0-9a-f:.]{0,12}|0000:1b:00.0"), prop::option::of(any::<u64>())), 0..4),
+        model in prop::option::of(".{0,20}"), capability in prop::option::of("[0-9.]{0,6}"),
+    ) {
+        let machine = Machine::load("nvidia-mig");
+        let gpu = |(index, uuid, minor, mig, address, memory): &(u32, String, Option<u32>, bool, Option<String>, Option<u64>)| SaidGpu {
+            index: *index,
+            uuid: uuid.clone(),
+            minor: *minor,
+            address: address.clone(),
+            mig: *mig,
+            model: model.clone(),
+            capability: capability.clone(),
+            memory_mib: *memory,
+            parts: vec![SaidPart { uuid: uuid.clone(), profile: model.clone(), memory_mib: *memory, ..SaidPart::default() }],
+            ..SaidGpu::default()
+        };
+        let said = Said { gpus: gpus.iter().map(gpu).collect(), driver: capability.clone(), cuda: model.clone(), ..Said::default() };
+        let text = serde_json::to_string(&Answer::Said(said)).unwrap();
+        let decision = decide(&machine.facts(), &serde_json::from_str(&text).unwrap(), &machine.wanted, None);
+        prop_assert!(decision.report.tags.iter().all(|t| !t.contains(char::is_whitespace)));
+        for format in [Format::Slurm, Format::DockerCompose, Format::Kubernetes] {
+            export(format, "host", &decision.devices, &decision.report.inventory);
+        }
     }
 
     #[test]

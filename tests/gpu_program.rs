@@ -5,6 +5,7 @@
 #[path = "gpu/machine.rs"]
 mod machine;
 
+use concourse_ci_machine::cdi::tree::Trees;
 use concourse_ci_machine::gpu::ask::Asker;
 use concourse_ci_machine::gpu::decide::{Report, decide};
 use concourse_ci_machine::gpu::refresh::{Paths, refresh};
@@ -162,8 +163,12 @@ impl Run {
     }
 
     fn refresh(&self, script: &str) -> Report {
+        self.refresh_with(script, None)
+    }
+
+    fn refresh_with(&self, script: &str, trees: Option<Trees>) -> Report {
         let out = self.out.path();
-        let paths = Paths { wanted: out.join("gpu.json"), out: out.into(), trees: None };
+        let paths = Paths { wanted: out.join("gpu.json"), out: out.into(), trees };
         let lstat = |path: &Path| self.machine.lstat(path);
         refresh(&Look::with(self.machine.dir.path(), &lstat), &asker(out, script, 300), &paths).unwrap()
     }
@@ -274,6 +279,40 @@ fn options_that_cannot_be_read_are_told_and_change_nothing() {
     assert!(!out.status.success());
     assert!(String::from_utf8_lossy(&out.stderr).contains("gpu.json can't be read"));
     assert_eq!(run.devices(), before);
+}
+
+/// Files of the tree's driver are none of this machine's, so no driver tree can be made of them.
+#[test]
+fn a_driver_tree_that_cannot_be_made_is_told() {
+    let run = Run::new("two-vendors");
+    let before = run.refresh(&run.said());
+    let known = run.devices();
+    let trees = || Some(Trees::new(run.out.path().join("trees"), "/opt/gpu/runc"));
+    let failed = run.refresh_with(&run.said(), trees());
+    assert_eq!((&failed.tags, &failed.units), (&before.tags, &before.units), "what was good stays");
+    assert_eq!(run.devices(), known);
+    let why = "NVIDIA's driver can't be made ready for containers: ";
+    assert!(failed.notes[0].starts_with(why) && failed.blocked.is_none(), "{:?}", failed.notes);
+
+    fs::remove_file(run.out.path().join("devices.json")).unwrap();
+    let failed = run.refresh_with(&run.said(), trees());
+    assert_eq!((failed.summary.as_deref(), failed.blocked), (Some("GPU: 1x AMD"), None));
+    assert!(!failed.tags.contains(&"cuda".into()));
+
+    let alone = Run::new("nvidia-1");
+    let failed = alone.refresh_with(&alone.said(), trees());
+    assert!(failed.blocked.is_some_and(|b| b.starts_with(why)) && failed.tags.is_empty());
+}
+
+#[test]
+fn nothing_wanted_is_nothing_told() {
+    let run = Run::new("lxd-simulated-one-gone");
+    run.refresh("");
+    fs::remove_file(run.out.path().join("gpu.json")).unwrap();
+    let report = run.refresh("");
+    let told = (report.summary, report.tags.len(), report.blocked, report.notes.len(), report.ladders.len());
+    assert_eq!(told, (None, 0, None, 0, 0));
+    assert!(serde_json::from_str::<Devices>(&run.devices()).unwrap().units.is_empty());
 }
 
 /// What has nothing to do with GPUs costs nothing: a machine without any.

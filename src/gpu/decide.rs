@@ -34,6 +34,15 @@ pub struct Report {
     pub ladders: Vec<Ladder>,
 }
 
+impl Report {
+    /// Advertises the units that tasks can have.
+    pub fn tell(&mut self, devices: &Devices, wanted: &Wanted) {
+        self.summary = summary::summary(devices);
+        self.tags = tags::tags(devices, &self.inventory, wanted.access);
+        self.units = devices.units.iter().map(|u| u.id.clone()).collect();
+    }
+}
+
 /// Report and devices belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
@@ -72,7 +81,15 @@ pub fn decide(
         prepared.devices.vendors.extend(devices.vendors);
         return finish(report, prepared, inventory, wanted, Before { kept: true, last });
     }
-    finish(report, prepared, inventory, wanted, Before { kept: false, last })
+    let mut decision = finish(report, prepared, inventory, wanted, Before { kept: false, last });
+    let report = &mut decision.report;
+    if report.blocked.is_none() {
+        let gaps = report.ladders.iter().filter_map(Ladder::missing);
+        // What a container was not given it was not meant to have.
+        let gaps = gaps.filter(|(rung, _)| !(facts.in_container() && ladder::is_passed_on(rung)));
+        report.notes.extend(gaps.map(|(_, missing)| missing.message.clone()));
+    }
+    decision
 }
 
 /// What was, and whether it stays.
@@ -110,10 +127,6 @@ fn finish(
             }
         }
     }
-    if report.blocked.is_none() {
-        let gaps = report.ladders.iter().filter(|_| !before.kept).filter_map(Ladder::missing);
-        report.notes.extend(gaps.map(|(_, missing)| missing.message.clone()));
-    }
     devices.vendors = all.vendors.clone();
     devices.vendors.retain(|vendor, _| devices.units.iter().any(|u| u.vendor == *vendor));
     let sick = inventory.gpus.iter().filter(|g| wanted.has(g.vendor)).filter_map(|gpu| match &gpu.state {
@@ -121,10 +134,8 @@ fn finish(
         _ => None,
     });
     report.notes.extend(sick);
-    report.summary = summary::summary(&devices);
-    report.tags = tags::tags(&devices, &inventory, wanted.access);
-    report.units = devices.units.iter().map(|u| u.id.clone()).collect();
     report.inventory = inventory;
+    report.tell(&devices, wanted);
     Decision { report, devices, origin: prepared.origin.get(&Vendor::Nvidia).copied(), kept: before.kept }
 }
 

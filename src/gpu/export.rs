@@ -2,7 +2,7 @@
 
 use super::facts::word;
 use super::inventory::Inventory;
-use super::tags::{gpu_of, model};
+use super::tags::{gib, gpu_of, model};
 use super::wanted::VENDORS;
 use crate::oci::devices::{Devices, Unit, Vendor};
 use std::collections::BTreeMap;
@@ -216,7 +216,7 @@ fn other_labels(
         return;
     }
     // The labeller writes one label where all GPUs are the same, and counts where they differ.
-    let vram = units.iter().filter_map(|u| u.memory_mib).map(|m| format!("{}G", (m + 512) >> 10));
+    let vram = units.iter().filter_map(|u| u.memory_mib).map(|m| format!("{}G", gib(m)));
     let product = units.iter().filter_map(|u| model(u).0);
     let id = counts.iter().flat_map(|(id, n)| std::iter::repeat_n(id[5..].to_owned(), *n));
     for (name, values) in

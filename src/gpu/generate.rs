@@ -1,6 +1,6 @@
 //! What containers get of each GPU: from a CDI spec that fits the machine, otherwise from what was found (PURE).
 
-use super::facts::{Facts, Machine, word};
+use super::facts::{Cdi, Facts, Machine, word};
 use super::inventory::{Gpu, Inventory, Part};
 use super::scan::files::is_library;
 use super::wanted::{VENDORS, Wanted};
@@ -35,7 +35,12 @@ pub enum Origin {
 
 /// Makes the data of all vendors that are wanted.
 pub fn prepare(facts: &Facts, inventory: &Inventory, wanted: &Wanted) -> Prepared {
-    let whole = facts.cdi.iter().filter(|c| c.gone.is_empty());
+    let ours = |c: &&Cdi| match &c.kind {
+        Some(_) => wanted.vendors.iter().any(|v| facts.specs(*v).any(|spec| spec == *c)),
+        // What can't be read may be anyone's.
+        None => !wanted.vendors.is_empty(),
+    };
+    let whole = facts.cdi.iter().filter(|c| c.gone.is_empty()).filter(ours);
     let sources: Vec<Source> = whole.map(|c| c.source.clone()).collect();
     let found = gather(&sources, &known(inventory), &|path| facts.node(path).copied());
     let devices = Devices { format: FORMAT, vendors: BTreeMap::new(), units: vec![] };
@@ -69,7 +74,7 @@ pub fn prepare(facts: &Facts, inventory: &Inventory, wanted: &Wanted) -> Prepare
         units.retain(|unit| !inventory.gpus.iter().any(|gpu| !gpu.usable() && is(gpu, unit)));
         if !units.is_empty() {
             let info = inventory.drivers.get(&vendor).cloned().unwrap_or_default();
-            driver.version = info.version.or(driver.version);
+            driver.version = info.version.or(driver.version.filter(|_| has_versions(facts)));
             driver.cuda = info.cuda.or(driver.cuda);
             prepared.origin.insert(vendor, origin);
             prepared.devices.vendors.insert(vendor, driver);
@@ -101,6 +106,7 @@ fn gone(facts: &Facts, vendor: Vendor) -> Option<String> {
 /// Why a spec is not the machine's: it is of another driver, or GPUs or MIG devices came after it.
 fn stale(facts: &Facts, inventory: &Inventory, driver: &Driver, units: &[Unit]) -> Option<String> {
     if let (Some(spec), Some(module)) = (&driver.version, &facts.nvidia.version)
+        && has_versions(facts)
         && spec != module
     {
         return Some(format!("the CDI spec is of driver {spec}, and {module} runs"));
@@ -109,7 +115,7 @@ fn stale(facts: &Facts, inventory: &Inventory, driver: &Driver, units: &[Unit]) 
         !units.iter().any(|u| u.id == id || u.names.iter().any(|n| n == id || Some(n.as_str()) == name))
     };
     let usable = inventory.gpus.iter().filter(|g| g.vendor == Vendor::Nvidia && g.usable());
-    for gpu in usable.filter(|_| !matches!(facts.machine, Machine::Wsl | Machine::Jetson)) {
+    for gpu in usable.filter(|_| has_versions(facts)) {
         let index = gpu.index.map(|i| i.to_string());
         let missing = match gpu.mig {
             true => gpu.parts.iter().find(|p| lacks(&p.id, Some(&p.name))).map(|p| p.id.clone()),
@@ -120,6 +126,11 @@ fn stale(facts: &Facts, inventory: &Inventory, driver: &Driver, units: &[Unit]) 
         }
     }
     None
+}
+
+/// The library of WSL and Jetson is called `libcuda.so.1.1` whatever the driver, and their specs name no GPUs.
+fn has_versions(facts: &Facts) -> bool {
+    !matches!(facts.machine, Machine::Wsl | Machine::Jetson)
 }
 
 /// What the inventory adds to a spec.

@@ -15,7 +15,7 @@ use super::scan::{Look, scan};
 use super::wanted::Wanted;
 use crate::cdi::tree::Trees;
 use crate::host::fs::{read, write_atomic};
-use crate::oci::devices::{Devices, Vendor};
+use crate::oci::devices::{Devices, Unit, Vendor};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub fn refresh(look: &Look, asker: &Asker, paths: &Paths) -> Result<Report> {
     let answer = if ask { asker.ask(&questions(&facts)) } else { Answer::NotAsked };
     let mut decision = decide(&facts, &answer, &wanted, last.as_ref().zip(before.as_ref()));
     if let Some(trees) = paths.trees.as_ref().filter(|_| !decision.kept) {
-        equip(trees, &mut decision, before.as_ref());
+        equip(trees, &mut decision, &wanted, before.as_ref());
     }
     let Decision { mut report, devices, .. } = decision;
     report.wanted = Some(wanted);
@@ -96,20 +96,31 @@ fn questions(facts: &Facts) -> Vec<String> {
 }
 
 /// Puts the driver's files into a tree. Without one a spec works as it stands, and what was found here doesn't: the
-/// names of its libraries are made in the container by the tree's hook.
-fn equip(trees: &Trees, decision: &mut Decision, before: Option<&Devices>) {
+/// names of its libraries are made in the container by the tree's hook. Then those of before stay.
+fn equip(trees: &Trees, decision: &mut Decision, wanted: &Wanted, before: Option<&Devices>) {
     let why = match trees.equip(&decision.devices) {
         Ok(devices) => return decision.devices = devices,
-        Err(why) => why,
+        Err(why) => format!("NVIDIA's driver can't be made ready for containers: {why}"),
     };
-    decision.report.notes.push(format!("NVIDIA's driver could not be made ready for containers: {why}"));
-    if decision.origin == Some(Origin::Own) {
-        let devices = &mut decision.devices;
-        devices.units.retain(|u| u.vendor != Vendor::Nvidia);
-        devices.vendors.remove(&Vendor::Nvidia);
-        if let Some(before) = before.filter(|b| b.vendors.contains_key(&Vendor::Nvidia)) {
-            devices.units.splice(0..0, before.units.iter().filter(|u| u.vendor == Vendor::Nvidia).cloned());
-            devices.vendors.extend(before.vendors.clone().into_iter().filter(|(v, _)| *v == Vendor::Nvidia));
-        }
+    let Decision { report, devices, origin, .. } = decision;
+    report.notes.push(why.clone());
+    if *origin != Some(Origin::Own) {
+        return;
     }
+    let (own, others): (Vec<Unit>, Vec<Unit>) =
+        devices.units.drain(..).partition(|u| u.vendor == Vendor::Nvidia);
+    let driver = devices.vendors.remove(&Vendor::Nvidia).and_then(|d| d.version);
+    let same = before.filter(|b| b.vendors.get(&Vendor::Nvidia).is_some_and(|d| d.version == driver));
+    for unit in same.into_iter().flat_map(|b| &b.units).filter(|u| own.iter().any(|o| o.id == u.id)) {
+        devices.units.push(unit.clone());
+    }
+    if !devices.units.is_empty() {
+        let vendors = same.map(|b| b.vendors.clone()).unwrap_or_default();
+        devices.vendors.extend(vendors.into_iter().filter(|(v, _)| *v == Vendor::Nvidia));
+    }
+    devices.units.extend(others);
+    if devices.units.is_empty() && report.blocked.is_none() {
+        report.blocked = Some(why);
+    }
+    report.tell(devices, wanted);
 }

@@ -53,12 +53,9 @@ pub fn tags(devices: &Devices, inventory: &Inventory, access: Access) -> Vec<Str
         tags.extend(unit.memory_mib.map(|m| format!("gpu-memory={}GiB", gib(m))));
         tags.extend(profile.map(|p| format!("mig-profile={p}")));
     }
-    tags.push(match access {
-        Access::Shared => "gpu-access=shared".into(),
-        Access::Request => "gpu-access=request".into(),
-        #[allow(unreachable_patterns)]
-        _ => "gpu-access=exclusive".into(),
-    });
+    // In the option's own words.
+    let access = serde_json::to_value(access).ok().and_then(|word| word.as_str().map(str::to_owned));
+    tags.extend(access.map(|word| format!("gpu-access={word}")));
     let mut seen = std::collections::BTreeSet::new();
     tags.retain(|tag| seen.insert(tag.clone()));
     tags.into_iter().map(|tag| one_word(&tag)).collect()
@@ -88,8 +85,9 @@ pub fn model(unit: &Unit) -> (Option<String>, Option<String>) {
     }
 }
 
-fn gib(mib: u64) -> u64 {
-    ((mib + 512) >> 10).max(1)
+/// Rounded, and not less than one.
+pub fn gib(mib: u64) -> u64 {
+    ((mib >> 10) + (mib >> 9 & 1)).max(1)
 }
 
 /// Names come from devices and lists; a tag goes into commands and files.

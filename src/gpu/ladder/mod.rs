@@ -87,6 +87,11 @@ const RUNGS: [&str; 9] = [
     "a container sees it",
 ];
 
+/// Whether a rung is the host's and LXD's affair in a container: the driver and the nodes.
+pub fn is_passed_on(rung: &str) -> bool {
+    RUNGS[1..3].contains(&rung)
+}
+
 /// Climbs until a rung is missing.
 fn climb(vendor: Vendor, checks: [&dyn Fn() -> Checked; 8]) -> Ladder {
     let mut rungs = vec![];

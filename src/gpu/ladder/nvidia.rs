@@ -241,16 +241,17 @@ fn compute(seen: &Seen) -> Checked {
     }
     let usable = seen.inventory.gpus.iter().filter(|g| g.vendor == Vendor::Nvidia && g.usable());
     let (split, whole): (Vec<_>, Vec<_>) = usable.partition(|g| g.mig);
-    let caps = split.iter().flat_map(|g| &g.parts).filter_map(|p| p.caps.clone()).flatten();
-    let mut lacking: Vec<PathBuf> = caps.filter(|n| facts.node(n).is_none()).collect();
-    lacking.sort();
-    lacking.dedup();
-    if !whole.is_empty()
-        || split.is_empty()
-        || (lacking.is_empty() && split.iter().any(|g| !g.parts.is_empty()))
-    {
+    let here = |n: &PathBuf| facts.node(n).is_some();
+    let parts = || split.iter().flat_map(|g| &g.parts);
+    // Who has some of the parts has what was passed on.
+    let some = parts().any(|p| p.caps.as_ref().is_none_or(|caps| caps.iter().all(here)));
+    if !whole.is_empty() || split.is_empty() || some {
         return Ok(node.display().to_string());
     }
+    let mut lacking: Vec<PathBuf> =
+        parts().filter_map(|p| p.caps.clone()).flatten().filter(|n| !here(n)).collect();
+    lacking.sort();
+    lacking.dedup();
     if lacking.is_empty() {
         return Err(missing(
             "MIG mode is on and no MIG device is made: run sudo nvidia-smi mig -cgi 19 -C, or switch it off",
