@@ -8,7 +8,7 @@ PROFILE ?= quick
 # What ships.
 BINS := --bin dispatch --bin runc-gpu-wrapper --bin concourse-gpu
 
-.PHONY: help charm lint unit fuzz machines test demo demo-clean bench test-tools clean
+.PHONY: help charm lint unit fuzz chaos machines test demo demo-clean bench test-tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -ts $$'\t'
@@ -27,6 +27,9 @@ unit: ## tests that need no machine
 
 fuzz: ## random input for the runtime wrapper, for FUZZ_SECONDS (else 10)
 	CONCOURSE_RUNTIME_JOURNAL=/dev/null cargo test --profile quick --locked --test oci_properties fuzz -- --ignored --nocapture
+
+chaos: ## leases under fire, with the real runc (root): CHAOS_ROUNDS rounds, else 100000
+	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-100000} cargo test --profile quick --locked --test oci_chaos chaos -- --ignored --nocapture
 
 test-tools: ## what tests on machines and the demo need, into target/kit
 	mkdir -p $(KIT)

@@ -48,11 +48,14 @@ fn main() {
     for round in 0..rounds.div_ceil(20) {
         let _ = fs::remove_file(dir.join("times"));
         let holders: Vec<Child> = (0..2).map(|at| start("exclusive", &format!("h{round}-{at}"), true)).collect();
+        for at in 0..2 {
+            let config = dir.join(format!("bundles/h{round}-{at}/config.json"));
+            while !fs::read_to_string(&config).unwrap().contains("VISIBLE") {
+                std::thread::yield_now();
+            }
+        }
         let table: PathBuf = dir.join("leases/leases.json");
         let has = |what: &str, n: usize| fs::read_to_string(&table).is_ok_and(|text| text.matches(what).count() >= n);
-        while !has("\"since\"", 2) {
-            std::thread::yield_now();
-        }
         let line: Vec<Child> = (0..64).map(|at| start("exclusive", &format!("w{round}-{at}"), false)).collect();
         while !has("\"ask\"", 64) {
             std::thread::sleep(std::time::Duration::from_millis(5));

@@ -1,7 +1,6 @@
 //! The options as a whole: declared is read, defaults are fine, all problems at once, nothing panics.
 
 use super::*;
-use proptest::prelude::*;
 use serde_json::json;
 
 fn options(set: Value) -> Map<String, Value> {

@@ -159,6 +159,7 @@ fn break_unit(name: &str) -> Result<String, String> {
     let mut table = here.sound(locked.load(&here.boot)).map_err(|why| {
         format!("nothing to break: the next task puts the table together from the containers ({why})")
     })?;
+    let before = table.clone();
     match table.take_back(&unit.id, &here.kernel) {
         Err(using) => {
             let using: Vec<String> =
@@ -172,6 +173,7 @@ fn break_unit(name: &str) -> Result<String, String> {
         Ok(broken) if broken.is_empty() => Ok(format!("{name} is free\n")),
         Ok(broken) => {
             locked.store(&table)?;
+            super::wait::ring(&here.gpus.leases.dir, &before, &table, &here.kernel);
             let ids: Vec<&str> = broken.iter().map(|lease| lease.id.as_str()).collect();
             Ok(format!("{name} is free again; it was kept for container {}\n", ids.join(", ")))
         }

@@ -93,6 +93,12 @@ pub fn take(rules: &Leases, units: &[&Unit], bundle: &Path, demand: &Demand) -> 
         } else {
             watch = Some(Watch::new(&rules.dir, desk.caller.me, &desk.boot));
         }
+        // Whoever served us stored it: no lock is needed to believe it.
+        if let Stored::Table(now) = table::load(&rules.dir, &desk.boot)
+            && let Some(units) = now.held(&desk.caller.id, &desk.caller.me)
+        {
+            return Ok(units);
+        }
         (answer, table) = desk.look()?;
     }
 }
@@ -150,6 +156,10 @@ impl<'a> Desk<'a> {
         let answer = step(&mut table, &self.kernel);
         if before != Stored::Table(table.clone()) {
             locked.store(&table).map_err(|why| unusable(&why))?;
+        }
+        drop(locked);
+        if let Stored::Table(before) = &before {
+            wait::ring(&self.rules.dir, before, &table, &self.kernel);
         }
         Ok((answer, table))
     }

@@ -133,6 +133,9 @@ pub enum Answer {
     Unknown,
 }
 
+/// See [`Table::picture`].
+pub type Picture = (bool, Option<Proc>, Vec<(String, u64)>);
+
 impl Lease {
     /// Whether it counts.
     pub fn valid(&self, world: &impl World) -> bool {
@@ -172,9 +175,10 @@ impl Table {
     /// Serves whoever can be served, and tells one of the askers how it stands.
     pub fn look(&mut self, id: &str, me: &Proc, world: &impl World, places: &[Place]) -> Answer {
         self.settle(world, places);
-        if let Some(lease) = self.leases.iter().find(|lease| lease.id == id && lease.movers.contains(me)) {
-            return Answer::Held(lease.units.clone());
+        if let Some(units) = self.held(id, me) {
+            return Answer::Held(units);
         }
+        self.close_up(me, world);
         match self.waiters.iter().find(|waiter| waiter.caller.me == *me) {
             None => Answer::Unknown,
             Some(waiter) => impossible(&waiter.ask, places).map_or(Answer::Waiting, Answer::Impossible),
@@ -248,28 +252,41 @@ impl Table {
 
     /// Drops what has ended.
     pub fn drop_ended(&mut self, world: &impl World) {
+        self.drop_ended_leases(world);
+        self.waiters.retain(|waiter| world.lives(&waiter.caller.me));
+    }
+
+    fn drop_ended_leases(&mut self, world: &impl World) {
         self.leases.retain(|lease| lease.valid(world));
         for lease in &mut self.leases {
             lease.movers.retain(|process| world.lives(process));
         }
-        self.waiters.retain(|waiter| world.lives(&waiter.caller.me));
     }
 
     /// Drops what has ended, and serves whoever can be served, in order. One that can't keeps what it waits for from those
-    /// that came later.
+    /// that came later. Once nothing is left to give, nobody asks whether the rest of a long line lives.
     fn settle(&mut self, world: &impl World, places: &[Place]) {
-        self.drop_ended(world);
+        self.drop_ended_leases(world);
         let mut reserved = BTreeMap::new();
         for waiter in std::mem::take(&mut self.waiters) {
+            let same = |lease: &Lease| lease.id == waiter.caller.id && lease.entitles(world);
+            let own = self.leases.iter().position(same);
+            let left = |place: &&Place| !place.sick && self.spare(place) > count(&reserved, &place.id);
+            let free: Vec<&Place> = places.iter().filter(left).collect();
+            if own.is_none() && free.is_empty() {
+                self.waiters.push(waiter);
+                continue;
+            }
+            if !world.lives(&waiter.caller.me) {
+                continue;
+            }
             // A second `create` of the same container.
-            let same = |lease: &&mut Lease| lease.id == waiter.caller.id && lease.entitles(world);
-            if let Some(lease) = self.leases.iter_mut().find(same) {
+            if let Some(lease) = own.and_then(|at| self.leases.get_mut(at)) {
                 lease.movers.push(waiter.caller.me);
                 continue;
             }
-            let would_do = |place: &&Place| !place.sick && waiter.ask.units.contains(&place.id);
-            let free: Vec<(&Place, u32, u64)> = (places.iter().filter(would_do))
-                .filter(|place| self.spare(place) > count(&reserved, &place.id))
+            let would_do = free.into_iter().filter(|place| waiter.ask.units.contains(&place.id));
+            let free: Vec<(&Place, u32, u64)> = would_do
                 .map(|place| (place, self.holders(&place.id), count(&self.last, &place.id)))
                 .collect();
             match choose(&free, waiter.ask.count) {
@@ -280,6 +297,34 @@ impl Table {
                 }
             }
         }
+    }
+
+    /// Drops those who died right before one in line: it stands behind one that lives.
+    fn close_up(&mut self, me: &Proc, world: &impl World) {
+        while let Some(at) = self.waiters.iter().position(|waiter| waiter.caller.me == *me)
+            && let Some(before) = at.checked_sub(1)
+            && !world.lives(&self.waiters[before].caller.me)
+        {
+            self.waiters.remove(before);
+        }
+    }
+
+    /// What of the table matters to one in line: whether it stands there; who stands before it; and for the first one, who
+    /// has units.
+    pub fn picture(&self, me: &Proc) -> Picture {
+        let place = self.waiters.iter().position(|waiter| waiter.caller.me == *me);
+        let before = place.and_then(|at| at.checked_sub(1)).map(|at| self.waiters[at].caller.me);
+        let holders = match place {
+            Some(0) => self.leases.iter().map(|lease| (lease.id.clone(), lease.since)).collect(),
+            _ => vec![],
+        };
+        (place.is_some(), before, holders)
+    }
+
+    /// Its units, if it has some.
+    pub fn held(&self, id: &str, me: &Proc) -> Option<Vec<String>> {
+        let lease = self.leases.iter().find(|lease| lease.id == id && lease.movers.contains(me));
+        lease.map(|lease| lease.units.clone())
     }
 
     fn give(&mut self, caller: &Caller, units: Vec<String>, inside: Option<Inside>, since: u64) {

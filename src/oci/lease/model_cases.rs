@@ -1,6 +1,7 @@
 //! The states of a few containers, one after the other until there is no new one.
 
 use super::*;
+use proptest::prelude::*;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -74,4 +75,41 @@ fn replicas_are_shared_by_so_many() {
     let case = Case { fine: false, asks, starts: vec![2, 2, 1, 1], places: places(2, 2) };
     let states = explore(&case, 0);
     assert!(states > 10_000, "{states}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// More of everything than can be explored: a long way through it, at random.
+    #[test]
+    fn random_histories(
+        units in 1..6usize,
+        replicas in 1..4u32,
+        wants in prop::collection::vec((any::<u8>(), 1..4usize), 1..9),
+        steps in prop::collection::vec(any::<prop::sample::Index>(), 1..120),
+        losses in 0..2u8,
+    ) {
+        let ask = |(mask, count): &(u8, usize)| {
+            let all: Vec<String> = (0..units).map(|at| at.to_string()).collect();
+            let some: Vec<String> = (0..units).filter(|at| mask & (1 << at) != 0).map(|at| at.to_string()).collect();
+            let units = if some.is_empty() { all } else { some };
+            Ask { count: units.len().min(*count), units }
+        };
+        let asks: Vec<Ask> = wants.iter().map(ask).collect();
+        let starts = vec![9; asks.len()];
+        let case = Case { fine: true, asks, starts, places: places(units, replicas) };
+        let mut sim = Sim { losses, ..Sim::new(&case) };
+        for step in steps {
+            let next = sim.next(&case);
+            if next.is_empty() {
+                break;
+            }
+            let (_, next) = step.get(&next).clone();
+            next.check(&case);
+            if losses == 0 {
+                next.check_line(&sim, &case);
+            }
+            sim = next;
+        }
+    }
 }

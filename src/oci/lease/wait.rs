@@ -1,21 +1,41 @@
 //! Waiting for a turn. Nothing here decides: it sleeps until looking at the table again may be worth it.
 //!
 //! The first in line watches the processes that hold units, and serves everybody when one has ended. The others watch the one
-//! before them, to take its place if it dies, and the table, to see that they were served. A notice that gets lost, for
-//! whatever reason, costs [`COARSE`].
+//! before them, to take its place if it dies. Whoever changes the table rings for those to whom the change matters, so a line
+//! of many costs no more than one of a few. A ring that gets lost, for whatever reason, costs [`COARSE`].
 
 use super::live::{FIRST_PROCESS, Kernel, now};
-use super::model::{Lease, Proc, Table, World};
+use super::model::{Lease, Picture, Proc, Table, World};
 use super::table::{Stored, load};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+/// The file by which one in line is woken, in the table's directory.
+fn bell(dir: &Path, process: &Proc) -> PathBuf {
+    dir.join(format!("waits-{}-{}", process.pid, process.start))
+}
+
+/// Wakes those in line to whom something changed between two tables; takes away what others left who died there.
+pub fn ring(dir: &Path, before: &Table, after: &Table, kernel: &Kernel) {
+    let changed = before.waiters.iter().map(|waiter| waiter.caller.me);
+    for process in changed.filter(|process| before.picture(process) != after.picture(process)) {
+        let bell = bell(dir, &process);
+        if kernel.lives(&process) {
+            // Its times change, which takes no room on the disk. One that was just being made is not missed: who makes it
+            // looks at the table once more.
+            let _ = File::open(&bell).and_then(|file| file.set_modified(SystemTime::now()));
+        } else {
+            let _ = fs::remove_file(&bell);
+        }
+    }
+}
 
 /// The longest sleep, in milliseconds.
 const COARSE: u64 = 5_000;
@@ -26,8 +46,8 @@ pub struct Watch {
     dir: PathBuf,
     me: Proc,
     boot: String,
-    /// Tells of each new table. The kernel may refuse one more of these: then the long sleep has to do.
-    table: Option<File>,
+    /// Tells when our bell rings. The kernel may refuse one more of these: then the long sleep has to do.
+    bell: Option<File>,
     /// Who started us.
     parent: (Option<Pid>, Option<OwnedFd>),
 }
@@ -36,16 +56,25 @@ pub struct Watch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Orphan;
 
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(bell(&self.dir, &self.me));
+    }
+}
+
 impl Watch {
-    /// Begins to watch. What happens to the table from now on is not missed.
+    /// Begins to watch. What happens to us in the table from now on is not missed.
     pub fn new(dir: &Path, me: Proc, boot: &str) -> Self {
         let parent = getppid();
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-        let table = inotify::init(flags).and_then(|fd| {
-            inotify::add_watch(&fd, dir, inotify::WatchFlags::MOVED_TO).map(|_| File::from(fd))
+        let path = bell(dir, &me);
+        let bell = File::create(&path).ok().and_then(|_| {
+            let fd = inotify::init(flags).ok()?;
+            inotify::add_watch(&fd, &path, inotify::WatchFlags::ATTRIB).ok()?;
+            Some(File::from(fd))
         });
         let fd = parent.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        Watch { dir: dir.to_owned(), me, boot: boot.to_owned(), table: table.ok(), parent: (parent, fd) }
+        Watch { dir: dir.to_owned(), me, boot: boot.to_owned(), bell, parent: (parent, fd) }
     }
 
     /// Sleeps until the table may have something new for us, seen from `table`, at most until `deadline`.
@@ -55,7 +84,7 @@ impl Watch {
     pub fn sleep(&mut self, table: &Table, kernel: &Kernel, deadline: u64) -> Result<(), Orphan> {
         let Some((ends, until)) = self.ends(table, kernel) else { return Ok(()) };
         let until = until.min(deadline).min(now().saturating_add(COARSE));
-        let seen = self.picture(table);
+        let seen = table.picture(&self.me);
         loop {
             if getppid() != self.parent.0 {
                 return Err(Orphan);
@@ -64,7 +93,7 @@ impl Watch {
             if left == 0 {
                 return Ok(());
             }
-            let own = self.table.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN));
+            let own = self.bell.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN));
             let parent = self.parent.1.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN));
             let first = usize::from(own.is_some()) + usize::from(parent.is_some());
             let others = ends.iter().map(|fd| PollFd::new(fd, PollFlags::IN));
@@ -92,7 +121,7 @@ impl Watch {
     fn news(&mut self) -> bool {
         let mut some = false;
         let mut buffer = [0; 4096];
-        while let Some(Ok(1..)) = self.table.as_mut().map(|fd| fd.read(&mut buffer)) {
+        while let Some(Ok(1..)) = self.bell.as_mut().map(|fd| fd.read(&mut buffer)) {
             some = true;
         }
         some
@@ -100,25 +129,14 @@ impl Watch {
 
     fn picture_now(&self) -> Option<Picture> {
         match load(&self.dir, &self.boot) {
-            Stored::Table(table) => Some(self.picture(&table)),
+            Stored::Table(table) => Some(table.picture(&self.me)),
             Stored::Lost(_) => None,
         }
     }
 
-    /// What of a table matters to us.
-    fn picture(&self, table: &Table) -> Picture {
-        let place = table.waiters.iter().position(|waiter| waiter.caller.me == self.me);
-        let before = place.and_then(|at| at.checked_sub(1)).map(|at| table.waiters[at].caller.me);
-        let holders = match place {
-            Some(0) => table.leases.iter().map(|lease| (lease.id.clone(), lease.since)).collect(),
-            _ => vec![],
-        };
-        (place.is_some(), before, holders)
-    }
-
     /// What ends when our turn may have come, and when to look at the latest. `None`: look at once.
     fn ends(&self, table: &Table, kernel: &Kernel) -> Option<(Vec<OwnedFd>, u64)> {
-        match self.picture(table) {
+        match table.picture(&self.me) {
             (false, ..) => None,
             (true, Some(before), _) => Some((opened(&before, kernel)?.into_iter().collect(), u64::MAX)),
             (true, None, _) => {
@@ -137,9 +155,6 @@ impl Watch {
         }
     }
 }
-
-/// Whether we wait; who stands before us; for the first in line, who holds units.
-type Picture = (bool, Option<Proc>, Vec<(String, u64)>);
 
 /// What keeps a lease valid.
 enum Holder {
