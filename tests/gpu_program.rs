@@ -168,7 +168,7 @@ impl Run {
 
     fn refresh_with(&self, script: &str, trees: Option<Trees>) -> Report {
         let out = self.out.path();
-        let paths = Paths { wanted: out.join("gpu.json"), out: out.into(), trees };
+        let paths = Paths { wanted: out.join("gpu.json"), out: out.into(), trees, before_tree: || {} };
         let lstat = |path: &Path| self.machine.lstat(path);
         refresh(&Look::with(self.machine.dir.path(), &lstat), &asker(out, script, 300), &paths).unwrap()
     }

@@ -20,6 +20,9 @@ const USAGE: &str =
 /// Of everything; who waits for us has other things to do. What is written last stays.
 const SECONDS: u32 = 20;
 
+/// Of making a driver tree where `/usr` is on another file system. Once for each driver; a link takes no time.
+const COPYING: u32 = 75;
+
 /// Of NVML's child.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -68,6 +71,7 @@ fn run(args: &[String]) -> Result<String> {
         wanted: option("--policy", wanted::PATH),
         out: option("--out", "/run/concourse-gpu"),
         trees: (root == Path::new("/")).then_some(trees),
+        before_tree: || _ = nix::unistd::alarm::set(COPYING),
     };
     let program = std::env::current_exe().context("this program's path is not known")?;
     let asker =

@@ -238,3 +238,9 @@ pub fn word(vendor: Vendor) -> &'static str {
         Vendor::Intel => "intel",
     }
 }
+
+/// Whether it is a shared library, and not a module of the X server.
+pub fn is_library(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("lib") && name.contains(".so") && !path.components().any(|c| c.as_os_str() == "xorg")
+}

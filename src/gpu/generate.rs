@@ -1,8 +1,7 @@
 //! What containers get of each GPU: from a CDI spec that fits the machine, otherwise from what was found (PURE).
 
-use super::facts::{Cdi, Facts, Machine, word};
+use super::facts::{Cdi, Facts, Machine, is_library, word};
 use super::inventory::{Gpu, Inventory, Part};
-use super::scan::files::is_library;
 use super::wanted::{VENDORS, Wanted};
 use crate::cdi::edits::complete;
 use crate::cdi::spec::{ContainerEdits, DeviceNode, Hook, Mount};

@@ -29,6 +29,8 @@ pub struct Paths {
     pub out: PathBuf,
     /// Driver trees; `None`: none are made, as for a root that is not this machine's.
     pub trees: Option<Trees>,
+    /// Called before a tree is made: where `/usr` is on another file system, some hundred MiB are copied.
+    pub before_tree: fn(),
 }
 
 /// Does everything, one at a time.
@@ -54,6 +56,7 @@ pub fn refresh(look: &Look, asker: &Asker, paths: &Paths) -> Result<Report> {
     let answer = if ask { asker.ask(&questions(&facts)) } else { Answer::NotAsked };
     let mut decision = decide(&facts, &answer, &wanted, last.as_ref().zip(before.as_ref()));
     if let Some(trees) = paths.trees.as_ref().filter(|_| !decision.kept) {
+        (paths.before_tree)();
         equip(trees, &mut decision, &wanted, before.as_ref());
     }
     let Decision { mut report, devices, .. } = decision;

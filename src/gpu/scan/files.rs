@@ -1,7 +1,7 @@
 //! NVIDIA's files for programs, found by the names that NVIDIA's own generator looks for.
 
 use super::Look;
-use crate::gpu::facts::DriverFiles;
+use crate::gpu::facts::{DriverFiles, is_library};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -117,12 +117,6 @@ fn links(look: &Look, files: &[PathBuf]) -> BTreeMap<PathBuf, String> {
         }
     }
     found
-}
-
-/// Whether it is a shared library, and not a module of the X server.
-pub fn is_library(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.starts_with("lib") && name.contains(".so") && !path.components().any(|c| c.as_os_str() == "xorg")
 }
 
 fn files(look: &Look, cuda: &BTreeMap<PathBuf, String>, version: &str) -> Vec<PathBuf> {

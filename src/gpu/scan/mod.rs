@@ -2,7 +2,7 @@
 
 mod amd;
 mod cdi;
-pub mod files;
+mod files;
 mod machine;
 mod names;
 mod nvidia;
