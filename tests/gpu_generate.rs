@@ -85,8 +85,9 @@ fn a_tree_of_what_was_found() {
     let tree = edits.mounts[0].host.parent().unwrap();
     let plan: Plan = serde_json::from_slice(&fs::read(tree.join("plan.json")).unwrap()).unwrap();
     let link = |path: &str| plan.links.iter().find(|l| l.path.ends_with(path)).map(|l| l.target.as_str());
-    assert_eq!(link("libcuda.so"), Some("libcuda.so.1"));
-    assert_eq!(link("gbm/nvidia-drm_gbm.so"), Some("../libnvidia-allocator.so.1"));
+    assert_eq!(link("libcuda.so"), Some("/usr/lib/concourse-gpu/usr/lib/x86_64-linux-gnu/libcuda.so"));
+    let gbm = "gbm/nvidia-drm_gbm.so";
+    assert!(link(gbm).unwrap().ends_with(gbm), "through the tree");
     assert_eq!(plan.compat.unwrap().driver.as_deref(), Some("550.163.01"));
     assert!(plan.profile);
 }
