@@ -2,6 +2,7 @@
 
 mod builds;
 mod database;
+mod gpu;
 mod kill;
 mod main_job;
 mod mirror;

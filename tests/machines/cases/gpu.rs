@@ -1,0 +1,138 @@
+//! Simulated GPUs on a real worker, plain character nodes with a CDI spec: passed on by the charm's own LXD profile, found,
+//! told, given to tasks, chosen, lost and found again.
+
+use crate::kit::cloud::{Cloud, wait};
+use crate::kit::task::{start_task, start_task_with};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// What the host's driver would make. They read as nothing and say which one they are by their numbers.
+const NODES: [(&str, &str); 4] =
+    [("/dev/nvidia14", "3"), ("/dev/nvidia15", "5"), ("/dev/nvidiactl", "7"), ("/dev/nvidia-uvm", "8")];
+
+/// What `nvidia-ctk cdi generate` would say of them.
+const SPEC: &str = r#"{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [
+    {"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia14"}]}},
+    {"name": "1", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia15"}]}}],
+    "containerEdits": {"deviceNodes": [{"path": "/dev/nvidiactl"}, {"path": "/dev/nvidia-uvm"}]}}"#;
+
+/// What a task sees of them, and whether it can open one.
+const LOOK: &str = "echo nodes: $(ls /dev | grep nvidia); for n in /dev/nvidia1?; do if [ -e $n ]; then \
+    if head -c 0 $n; then echo opens $n; else echo closed: $n; fi; fi; done; echo visible: $NVIDIA_VISIBLE_DEVICES";
+
+struct Host;
+
+impl Host {
+    /// Makes the nodes on this computer, as if it had GPUs; `None`: it has real ones.
+    fn with_gpus() -> Option<Self> {
+        if NODES.iter().any(|(path, _)| Path::new(path).exists()) {
+            return None;
+        }
+        let host = Host;
+        NODES.iter().for_each(|(path, minor)| host.node(path, minor));
+        Some(host)
+    }
+
+    fn node(&self, path: &str, minor: &str) {
+        let made = Command::new("mknod").args(["-m", "666", path, "c", "1", minor]).status().unwrap();
+        assert!(made.success(), "{path}");
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        NODES.iter().for_each(|(path, _)| drop(std::fs::remove_file(path)));
+    }
+}
+
+#[test]
+#[ignore = "needs machines"]
+fn machine_simulated_gpus_from_the_profile_to_the_task() {
+    let Some(host) = Host::with_gpus() else {
+        eprintln!("not simulated: this computer has GPUs of its own");
+        return;
+    };
+    let cloud = Cloud::with_workers("gpu", &[("small", false), ("big", true)]);
+    for (app, machine) in [("small", "2"), ("big", "3")] {
+        let unit = format!("{app}/0");
+        cloud.exec(machine, &format!("mkdir -p /etc/cdi; echo '{SPEC}' > /etc/cdi/simulated.json"));
+        // Off, a worker has no GPU to give, whatever is there.
+        cloud.config(app, &format!("tag={app}"));
+        let said = start_task_with(&cloud, app, "echo started", &["GPU_COUNT=1"]).log();
+        assert!(
+            said.contains("GPU: the task asks for GPU_COUNT=1, and this worker has no GPU to give"),
+            "{said}"
+        );
+
+        cloud.config(app, "enable-gpu=true");
+        cloud.wait_status(&unit, "active: Worker ready (GPU: 2x NVIDIA)");
+        let tags = ["cuda", "gpu", "gpu-access=shared", "gpu-count=2", "gpu-devices=0,1", "gpu-type=nvidia"];
+        let listed = cloud.workers().into_iter().find(|worker| worker.starts_with(app)).unwrap();
+        assert!(tags.iter().all(|tag| listed.contains(tag)), "{listed}");
+
+        // All of them, some of them, none of them.
+        let all =
+            ["nodes: nvidia-uvm nvidia14 nvidia15 nvidiactl", "opens /dev/nvidia14", "opens /dev/nvidia15"];
+        assert_eq!(start_task(&cloud, app, LOOK).wait().1[..3], all, "{app}");
+        let one = start_task_with(&cloud, app, LOOK, &["GPU_COUNT=1"]).wait().1;
+        assert_eq!(one[..2], ["nodes: nvidia-uvm nvidia14 nvidiactl", "opens /dev/nvidia14"], "{app}");
+        let none = start_task_with(&cloud, app, LOOK, &["NVIDIA_VISIBLE_DEVICES=none"]).wait().1;
+        assert_eq!(none[0], "nodes:", "{app}");
+        let said = start_task_with(&cloud, app, LOOK, &["GPU_COUNT=3"]).log();
+        assert!(said.contains("the task asks for GPU_COUNT=3, and only 2 GPUs fit on this worker"), "{said}");
+
+        // The operator's choice, and who has to ask, reach the next task by the same worker.
+        cloud.config(app, "gpu-device-ids=1");
+        cloud.wait_status(&unit, "active: Worker ready (GPU: 1x NVIDIA)");
+        let chosen = start_task(&cloud, app, LOOK).wait().1;
+        assert_eq!(chosen[..2], ["nodes: nvidia-uvm nvidia15 nvidiactl", "opens /dev/nvidia15"], "{app}");
+        cloud.config(app, "gpu-device-ids=7");
+        cloud.wait_status(&unit, "blocked: gpu-device-ids names \"7\", and this machine has 0, 1");
+        cloud.juju(&["config", app, "gpu-device-ids=all", "gpu-access=request"]);
+        cloud.settle();
+        cloud.wait_status(&unit, "active: Worker ready (GPU: 2x NVIDIA)");
+        assert_eq!(start_task(&cloud, app, LOOK).wait().1[0], "nodes:", "{app} gives what nobody asked for");
+        assert!(
+            start_task_with(&cloud, app, LOOK, &["GPU_COUNT=2"]).wait().1[0].contains("nvidia14 nvidia15")
+        );
+
+        let info = cloud.run(&unit, &["gpu-info"])["gpus"].clone();
+        assert_eq!(info.as_str().unwrap().lines().count(), 2, "{info}");
+        let ladder = cloud.run(&unit, &["gpu-diagnose"])["ladder"].clone();
+        assert!(ladder.as_str().unwrap().contains("ok       device nodes"), "{ladder}");
+    }
+
+    // Lost on the host, in the middle of things: told without a hook, and told to Juju by the next one.
+    let seen = |machine: &str| {
+        cloud.exec(machine, "jq -c .units /run/concourse-gpu/inventory.json").trim().to_owned()
+    };
+    let all = seen("2");
+    std::fs::remove_file("/dev/nvidia15").unwrap();
+    for machine in ["2", "3"] {
+        wait("a lost GPU to be seen", Duration::from_secs(60), || match seen(machine) {
+            now if now != all => Ok(()),
+            now => Err(now),
+        });
+    }
+    for app in ["small", "big"] {
+        cloud.fire(&format!("{app}/0"), "update-status");
+        cloud.settle();
+        cloud.wait_status(&format!("{app}/0"), "active: Worker ready (GPU: 1x NVIDIA)");
+    }
+    host.node("/dev/nvidia15", "5");
+    wait("it to be back", Duration::from_secs(60), || match seen("2") {
+        now if now == all => Ok(()),
+        now => Err(now),
+    });
+    cloud.fire("small/0", "update-status");
+    cloud.settle();
+    cloud.wait_status("small/0", "active: Worker ready (GPU: 2x NVIDIA)");
+
+    // Off again: nothing of it is left.
+    cloud.config("small", "enable-gpu=false");
+    cloud.wait_status("small/0", "active: Worker ready");
+    let left = cloud.exec("2", "ls -d /run/concourse-gpu /etc/concourse/gpu.json /etc/systemd/system/concourse-gpu* 2>/dev/null; true");
+    assert_eq!(left, "");
+    assert_eq!(start_task(&cloud, "small", LOOK).wait().1[0], "nodes:");
+}
