@@ -25,6 +25,15 @@ impl Tag {
     fn parse(text: &str) -> Result<Self, Invalid> {
         word(text, "tag", ",").map(Self)
     }
+
+    /// One of the charm's own, which may hold commas: it is an argument of the worker's, where Concourse splits nothing
+    /// (proven.md §1).
+    ///
+    /// # Errors
+    /// It is no word.
+    pub fn whole(text: &str) -> Result<Self, Invalid> {
+        word(text, "tag", "").map(Self)
+    }
 }
 
 /// A local user of Concourse. No colon or comma: its setting is a list of `user:password`.

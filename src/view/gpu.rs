@@ -41,7 +41,7 @@ pub fn report(world: &World) -> Option<&Report> {
 pub fn tags(world: &World) -> impl Iterator<Item = Tag> {
     let told = report(world).map(|report| report.tags.as_slice()).unwrap_or_default();
     // One that Concourse would not take as a word says less than none.
-    told.iter().filter_map(|tag| tag.parse().ok())
+    told.iter().filter_map(|tag| Tag::whole(tag).ok())
 }
 
 /// The part of the runtime policy.
