@@ -6,8 +6,8 @@ use crate::paths;
 use anyhow::Result;
 use std::time::Duration;
 
-/// The program bounds itself at 20 s.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The program bounds itself: at 20 s, and at 75 s where it has to copy a driver's files.
+const PATIENCE: Duration = Duration::from_secs(110);
 
 /// Looks, and leaves what was seen for the next observation.
 pub fn look() -> Outcome {

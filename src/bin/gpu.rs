@@ -5,6 +5,7 @@ use concourse_ci_machine::cdi::tree::Trees;
 use concourse_ci_machine::gpu::ask::Asker;
 use concourse_ci_machine::gpu::refresh::{Paths, refresh};
 use concourse_ci_machine::gpu::scan::Look;
+use concourse_ci_machine::gpu::settle::settle;
 use concourse_ci_machine::gpu::{ladder, nvml, wanted};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -73,6 +74,7 @@ fn run(args: &[String]) -> Result<String> {
         trees: (root == Path::new("/")).then_some(trees),
         before_tree: || _ = nix::unistd::alarm::set(COPYING),
     };
+    settle(&root.join("dev"));
     let program = std::env::current_exe().context("this program's path is not known")?;
     let asker =
         Asker { program, args: vec!["nvml".into()], deadline: ANSWER, stuck: paths.out.join("stuck") };

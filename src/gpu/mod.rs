@@ -22,6 +22,7 @@ pub mod refresh;
 pub mod said;
 pub mod scan;
 pub mod select;
+pub mod settle;
 pub mod summary;
 pub mod tags;
 pub mod wanted;
