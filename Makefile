@@ -6,7 +6,7 @@ KIT := $(CURDIR)/target/kit
 export EMULATED_JUJU := $(KIT)/emulated-juju
 PROFILE ?= quick
 
-.PHONY: help charm lint unit fuzz chaos machines test demo demo-clean bench test-tools clean
+.PHONY: help charm lint unit fuzz runtime chaos machines test demo demo-clean bench test-tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -ts $$'\t'
@@ -26,6 +26,9 @@ unit: ## tests that need no machine
 fuzz: ## random input for the runtime wrapper, for FUZZ_SECONDS (else 10)
 	CONCOURSE_RUNTIME_JOURNAL=/dev/null cargo test --profile quick --locked --test oci_properties fuzz -- --ignored --nocapture
 
+runtime: ## the runtime wrapper with the real runc (root), a minute of chaos included
+	CHAOS_SECONDS=60 cargo test --locked --test oci_runc --test oci_chaos -- --ignored --test-threads=1
+
 chaos: ## leases under fire, with the real runc (root): CHAOS_ROUNDS rounds, else 100000
 	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-100000} cargo test --profile quick --locked --test oci_chaos chaos -- --ignored --nocapture
 
@@ -44,7 +47,7 @@ machines: test-tools ## tests on LXD machines: real systemd, containerd, Postgre
 	tests/machines/machines image
 	cargo test --locked --test machines -- --ignored --test-threads=2
 
-test: lint unit machines ## everything
+test: lint unit runtime machines ## everything
 
 demo: ## from nothing to a web node, a database and two workers on this computer
 	tests/demo

@@ -288,7 +288,11 @@ mod tests {
                         let _ = value.elements().map(Iterator::count);
                     }
                 }
-                let _ = tree.elements().map(|e| e.for_each(|e| drop(e.elements().map(Iterator::count))));
+                let _ = tree.elements().map(|e| {
+                    e.for_each(|e| {
+                        let _ = e.elements().map(Iterator::count);
+                    })
+                });
             });
             assert_eq!(same, text);
         }
