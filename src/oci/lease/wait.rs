@@ -148,7 +148,12 @@ impl Watch {
                     match holder(lease, kernel) {
                         Holder::Process(process) => fds.extend(opened(&process, kernel)?),
                         Holder::Unseen => {}
-                        Holder::Time(end) => until = until.min(end),
+                        Holder::Time(end) => {
+                            until = until.min(end);
+                            if let Some(inside) = kernel.inside(&lease.bundle, &lease.id) {
+                                fds.extend(opened(&inside.init, kernel)?);
+                            }
+                        }
                         Holder::Nobody => return None,
                     }
                 }
