@@ -201,6 +201,7 @@ impl Stage {
         let id = format!("c{}", self.next.fetch_add(1, SeqCst));
         let bundle = self.bundle(&id, 1 + u64::from(dice.below(4) == 0));
         let created = self.create(&id, &bundle);
+        let mut entered = false;
         if dice.below(8) == 0 {
             self.kill_after(created, dice.below(120_000));
         } else if self.done(created, &bundle) {
@@ -210,7 +211,11 @@ impl Stage {
                 self.create(&id, &bundle).wait().unwrap();
             }
             self.command(&["start", &id]).status().unwrap();
-            self.life(&id, &bundle, dice);
+            entered = self.life(&id, &bundle, dice);
+        }
+        // One that still waits for its first process would keep its units for two minutes.
+        if !entered {
+            return self.delete(&id, &bundle);
         }
         kept.push((id, bundle));
         // A hijack into a container that was kept.
@@ -228,14 +233,16 @@ impl Stage {
         }
     }
 
-    fn life(&self, id: &str, bundle: &Path, dice: &mut Dice) {
+    /// Whether its first process got in.
+    fn life(&self, id: &str, bundle: &Path, dice: &mut Dice) -> bool {
         let entered =
             self.exec(id, bundle, "task", ["0.01", "0.05", "0.2"][usize::try_from(dice.below(3)).unwrap()]);
         if dice.below(8) == 0 {
-            return self.kill_after(entered, dice.below(90_000));
+            self.kill_after(entered, dice.below(90_000));
+            return false;
         }
         if !self.done(entered, bundle) {
-            return;
+            return false;
         }
         count(&self.figures.entered);
         match dice.below(8) {
@@ -244,6 +251,7 @@ impl Stage {
             2 => drop(self.done(self.exec(id, bundle, "second", "0.1"), bundle)),
             _ => {}
         }
+        true
     }
 }
 

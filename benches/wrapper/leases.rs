@@ -67,6 +67,21 @@ fn main() {
         line.into_iter().for_each(|mut child| assert!(child.wait().unwrap().success()));
         gaps.extend(handed_over(&fs::read_to_string(dir.join("times")).unwrap()));
     }
+    // The same with `flock`, which knows neither units nor order: what the machine itself takes to wake one and start it.
+    let _ = fs::remove_file(dir.join("times"));
+    let line: Vec<Child> = (0..64)
+        .map(|at| {
+            let bundle = dir.join(format!("bundles/f{at}"));
+            fs::create_dir_all(&bundle).unwrap();
+            fs::write(bundle.join("config.json"), format!("NVIDIA_VISIBLE_DEVICES=GPU-{}", at % 2)).unwrap();
+            let mut command = Command::new("flock");
+            command.arg(dir.join(format!("lock{}", at % 2))).arg(stub).args(["create", "--bundle"]).arg(&bundle);
+            command.env("TIMES", dir.join("times")).spawn().unwrap()
+        })
+        .collect();
+    line.into_iter().for_each(|mut child| assert!(child.wait().unwrap().success()));
+    let locks = handed_over(&fs::read_to_string(dir.join("times")).unwrap());
+    println!("64 at two locks of flock(1): {:.2} ms from end to start (median)", median(locks));
     println!("64 in line, {} leases handed over: {:.2} ms from end to start (median)", gaps.len(), median(gaps.clone()));
 }
 

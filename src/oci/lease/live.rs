@@ -2,6 +2,7 @@
 
 use super::model::{Inside, Lease, Proc, World};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -74,16 +75,18 @@ impl Kernel {
         for line in groups.lines() {
             let mut parts = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-            let path = Path::new(path.trim_start_matches('/'));
-            if !path.iter().any(|part| part.to_string_lossy().contains(id)) {
+            // A container may have groups of its own below, and have moved its init there: all of it is what counts.
+            let parts: Vec<&OsStr> = Path::new(path.trim_start_matches('/')).iter().collect();
+            let Some(own) = parts.iter().position(|part| part.to_string_lossy().contains(id)) else {
                 continue;
-            }
+            };
+            let path: PathBuf = parts.iter().take(own + 1).collect();
             let roots = match controllers {
                 "" => vec![self.cgroups.clone(), self.cgroups.join("unified")],
                 name => vec![self.cgroups.join(name)],
             };
             let dir =
-                roots.into_iter().map(|root| root.join(path)).find(|dir| dir.join("cgroup.procs").exists());
+                roots.into_iter().map(|root| root.join(&path)).find(|dir| dir.join("cgroup.procs").exists());
             found.extend(rank(controllers).zip(dir));
         }
         found.into_iter().min().map(|(_, dir)| dir)

@@ -84,6 +84,7 @@ fn a_container_is_found_in_either_version() {
         ("0::/system.slice/garden/b1f0\n", "system.slice/garden/b1f0"),
         ("12:cpu,cpuacct:/garden/b1f0\n4:devices:/garden/b1f0\n0::/other\n", "devices/garden/b1f0"),
         ("4:devices:/\n3:cpu:/\n0::/garden/b1f0\n", "unified/garden/b1f0"),
+        ("0::/system.slice/garden/b1f0/init/b1f0\n", "system.slice/garden/b1f0"),
         ("2:memory:/x/b1f0\n1:name=systemd:/\n", "memory/x/b1f0"),
     ] {
         let fake = Fake::new();

@@ -8,18 +8,24 @@ use super::live::{FIRST_PROCESS, Kernel, now};
 use super::model::{Lease, Picture, Proc, Table, World};
 use super::table::{Stored, load};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::inotify;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-/// The file by which one in line is woken, in the table's directory.
+/// The named pipe by which one in line is woken, in the table's directory.
 fn bell(dir: &Path, process: &Proc) -> PathBuf {
     dir.join(format!("waits-{}-{}", process.pid, process.start))
+}
+
+/// Opens a named pipe. (inotify would do without, but the kernel takes tens of milliseconds to end it.)
+fn pipe(path: &Path, read: bool) -> std::io::Result<File> {
+    OpenOptions::new().read(read).write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)
 }
 
 /// Wakes those in line to whom something changed between two tables; takes away what others left who died there.
@@ -28,9 +34,8 @@ pub fn ring(dir: &Path, before: &Table, after: &Table, kernel: &Kernel) {
     for process in changed.filter(|process| before.picture(process) != after.picture(process)) {
         let bell = bell(dir, &process);
         if kernel.lives(&process) {
-            // Its times change, which takes no room on the disk. One that was just being made is not missed: who makes it
-            // looks at the table once more.
-            let _ = File::open(&bell).and_then(|file| file.set_modified(SystemTime::now()));
+            // One that is just being made is not missed: who makes it looks at the table once more.
+            let _ = pipe(&bell, false).and_then(|mut bell| bell.write(b"!"));
         } else {
             let _ = fs::remove_file(&bell);
         }
@@ -46,7 +51,7 @@ pub struct Watch {
     dir: PathBuf,
     me: Proc,
     boot: String,
-    /// Tells when our bell rings. The kernel may refuse one more of these: then the long sleep has to do.
+    /// Our bell. There may be no room for it: then the long sleep has to do.
     bell: Option<File>,
     /// Who started us.
     parent: (Option<Pid>, Option<OwnedFd>),
@@ -66,13 +71,10 @@ impl Watch {
     /// Begins to watch. What happens to us in the table from now on is not missed.
     pub fn new(dir: &Path, me: Proc, boot: &str) -> Self {
         let parent = getppid();
-        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let path = bell(dir, &me);
-        let bell = File::create(&path).ok().and_then(|_| {
-            let fd = inotify::init(flags).ok()?;
-            inotify::add_watch(&fd, &path, inotify::WatchFlags::ATTRIB).ok()?;
-            Some(File::from(fd))
-        });
+        let made = mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0);
+        // Open for both, so that it never comes to its end.
+        let bell = made.ok().and_then(|()| pipe(&path, true).ok());
         let fd = parent.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         Watch { dir: dir.to_owned(), me, boot: boot.to_owned(), bell, parent: (parent, fd) }
     }
@@ -146,7 +148,12 @@ impl Watch {
                     match holder(lease, kernel) {
                         Holder::Process(process) => fds.extend(opened(&process, kernel)?),
                         Holder::Unseen => {}
-                        Holder::Time(end) => until = until.min(end),
+                        Holder::Time(end) => {
+                            until = until.min(end);
+                            if let Some(inside) = kernel.inside(&lease.bundle, &lease.id) {
+                                fds.extend(opened(&inside.init, kernel)?);
+                            }
+                        }
                         Holder::Nobody => return None,
                     }
                 }
