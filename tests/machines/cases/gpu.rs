@@ -2,7 +2,7 @@
 //! told, given to tasks, chosen, lost and found again.
 
 use crate::kit::cloud::{Cloud, wait};
-use crate::kit::task::{start_task, start_task_with};
+use crate::kit::task::{Task, UNTIL_TOLD, start_task, start_task_with};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -44,6 +44,50 @@ impl Drop for Host {
     fn drop(&mut self) {
         NODES.iter().for_each(|(path, _)| drop(std::fs::remove_file(path)));
     }
+}
+
+/// Each task has its own, in turn.
+fn own_gpus(cloud: &Cloud) {
+    cloud.juju(&["config", "small", "gpu-access=exclusive", "gpu-default-count=1"]);
+    cloud.settle();
+    cloud.wait_status("small/0", "active: Worker ready (GPU: 2x NVIDIA)");
+    let script = format!("ls /dev | grep nvidia1; {UNTIL_TOLD}");
+    let first = [start_task(cloud, "small", &script), start_task(cloud, "small", &script)];
+    let has = |task: &Task<'_>| task.seen()[0].clone();
+    let mut had = first.each_ref().map(has);
+    had.sort();
+    assert_eq!(had, ["nvidia14", "nvidia15"]);
+    let leases = |what: &str| {
+        cloud.exec("2", &format!("runc-gpu-wrapper leases --json | jq -c '{what}'")).trim().to_owned()
+    };
+    assert_eq!(leases("[.units[].leases | length]"), "[1,1]");
+
+    // The third one waits for a place, and what can never be is refused at once.
+    let third = start_task_with(cloud, "small", &script, &[]);
+    wait("a third task in line", Duration::from_secs(60), || match leases(".waiters | length").as_str() {
+        "1" => Ok(()),
+        other => Err(other.to_owned()),
+    });
+    let said = start_task_with(cloud, "small", &script, &["GPU_COUNT=3"]).log();
+    assert!(said.contains("GPU_COUNT=3"), "{said}");
+    assert!(third.seen().is_empty(), "it started without a GPU");
+    cloud.exec("2", "pkill -USR1 -o -f '[t]rap told=1'");
+    wait("the third task to start", Duration::from_secs(60), || match third.seen().first() {
+        Some(node) if node.starts_with("nvidia1") => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    first[0].tell("2");
+    for task in first.into_iter().chain([third]) {
+        assert!(task.wait().0);
+    }
+    wait("all leases to end", Duration::from_secs(60), || {
+        match leases("[.units[].leases | length]").as_str() {
+            "[0,0]" => Ok(()),
+            other => Err(other.to_owned()),
+        }
+    });
+    cloud.juju(&["config", "small", "gpu-access=request"]);
+    cloud.settle();
 }
 
 #[test]
@@ -102,6 +146,8 @@ fn machine_simulated_gpus_from_the_profile_to_the_task() {
         let ladder = cloud.run(&unit, &["gpu-diagnose"])["ladder"].clone();
         assert!(ladder.as_str().unwrap().contains("ok       device nodes"), "{ladder}");
     }
+
+    own_gpus(&cloud);
 
     // Lost on the host, in the middle of things: told without a hook, and told to Juju by the next one.
     let seen = |machine: &str| {

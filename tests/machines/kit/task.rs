@@ -90,7 +90,7 @@ impl Task<'_> {
     }
 
     /// What the web node has of its output; the last of it may be missing when this machine is slow.
-    fn seen(&self) -> Vec<String> {
+    pub fn seen(&self) -> Vec<String> {
         let follow = script(&format!("follow {}", self.id));
         let out = self.cloud.try_exec("1", &format!("timeout 2 bash -c {}", quoted(&follow)));
         output(&String::from_utf8_lossy(&out.stdout))
