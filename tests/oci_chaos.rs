@@ -16,21 +16,20 @@ use tempfile::TempDir;
 const UNITS: u64 = 3;
 const LANES: u64 = 6;
 
-/// Takes the locks of its units, and keeps them as long as any of its processes lives. A lock that another process of the
-/// same container has is waited for.
+/// Locks a file of its own for each of its units, as long as any of its processes lives, and looks whether another
+/// container has locked its own for the same unit. Who only looks holds a lock too, for a moment: so it looks thrice.
 const CHECK: &str = r#"cd /tmp/build/0123abcd
 [ -n "$NVIDIA_VISIBLE_DEVICES" ] || echo "$1 has no units" >> wrong
 n=3
 for unit in $(echo "$NVIDIA_VISIBLE_DEVICES" | tr , ' '); do
-  n=$((n + 1)); tries=0
-  eval "exec $n>>$unit.lock"
-  until flock -n $n; do
-    owner=$(cat $unit.owner 2>/dev/null)
-    if [ "$owner" = "$1" ]; then tries=0; else tries=$((tries + 1)); fi
-    if [ $tries -ge 40 ]; then echo "$unit: $1 beside $owner" >> wrong; exit 1; fi
-    sleep 0.05
+  n=$((n + 1))
+  eval "exec $n>>$unit.$1"
+  flock -s $n
+  for other in "$unit".*; do
+    [ "$other" != "$unit.$1" ] || continue
+    flock -n "$other" true || { sleep 0.02; flock -n "$other" true; } || { sleep 0.02; flock -n "$other" true; } ||
+      echo "$1 beside $other" >> wrong
   done
-  echo "$1" > $unit.owner
 done
 echo "$1" >> ran
 sleep "$2"
@@ -194,6 +193,9 @@ impl Stage {
     fn delete(&self, id: &str, bundle: &Path) {
         self.command(&["delete", "--force", id]).status().unwrap();
         fs::remove_dir_all(bundle).unwrap();
+        for unit in 0..UNITS {
+            let _ = fs::remove_file(self.path("check").join(format!("GPU-{unit}.{id}")));
+        }
     }
 
     fn round(&self, dice: &mut Dice, kept: &mut Vec<(String, PathBuf)>) {
@@ -221,7 +223,7 @@ impl Stage {
         // A hijack into a container that was kept.
         if dice.below(3) == 0 {
             let (id, bundle) = &kept[usize::try_from(dice.below(kept.len() as u64)).unwrap()];
-            let entered = self.exec(id, bundle, "hijack", "0.05");
+            let entered = self.exec(id, bundle, "hijack", "0.15");
             match dice.below(5) {
                 0 => self.kill_after(entered, dice.below(90_000)),
                 _ => drop(self.done(entered, bundle)),
@@ -236,7 +238,7 @@ impl Stage {
     /// Whether its first process got in.
     fn life(&self, id: &str, bundle: &Path, dice: &mut Dice) -> bool {
         let entered =
-            self.exec(id, bundle, "task", ["0.01", "0.05", "0.2"][usize::try_from(dice.below(3)).unwrap()]);
+            self.exec(id, bundle, "task", ["0.1", "0.2", "0.3"][usize::try_from(dice.below(3)).unwrap()]);
         if dice.below(8) == 0 {
             self.kill_after(entered, dice.below(90_000));
             return false;
