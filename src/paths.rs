@@ -89,6 +89,8 @@ pub const GPU_RUN: &str = "/run/concourse-gpu";
 pub const GPU_REPORT: &str = "/run/concourse-gpu/inventory.json";
 /// For the runtime wrapper.
 pub const GPU_DEVICES: &str = "/run/concourse-gpu/devices.json";
+/// Who has which GPUs.
+pub const LEASES: &str = "/run/concourse-gpu/leases.json";
 /// Looks once.
 pub const GPU_SERVICE: &str = "/etc/systemd/system/concourse-gpu.service";
 /// Looks when nodes or specs change.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::missing_panics_doc, missing_docs)]
 
+#[path = "plan/gpus.rs"]
+mod gpus;
 mod kit;
 #[path = "plan/untagged.rs"]
 mod untagged;

@@ -31,8 +31,13 @@ pub fn plan(goal: Goal, world: &World) -> Vec<Step> {
                 steps.extend(keys::steps(world));
                 steps.extend(web::steps(world));
                 steps.extend(runtime::steps(world));
-                steps.extend(gpu::steps(world));
-                steps.extend(worker::steps(world));
+                let gpus = gpu::steps(world);
+                // What a worker advertises is known when they have been looked at.
+                let looks = gpus.iter().any(|step| matches!(step, Step::LookAtGpus));
+                steps.extend(gpus);
+                if !looks {
+                    steps.extend(worker::steps(world));
+                }
             }
             steps.extend(publish::steps(world));
             steps.extend(install::cleanup(world));

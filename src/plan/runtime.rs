@@ -14,8 +14,19 @@ pub fn steps(world: &World) -> Vec<Step> {
     if world.machine.programs.as_ref() != Some(&world.memory.charm) {
         steps.push(Step::InstallPrograms(world.memory.charm.clone()));
     }
-    steps.extend(writes(world, &files));
+    let written = writes(world, &files);
+    if written.iter().any(|step| begins_leasing(world, step)) {
+        steps.push(Step::Remove(paths::LEASES.into()));
+    }
+    steps.extend(written);
     steps
+}
+
+/// Without a table it is made anew from the containers that live, those with GPUs from before among them.
+fn begins_leasing(world: &World, step: &Step) -> bool {
+    let leases = |text: &str| text.contains("\"exclusive\"");
+    matches!(step, Step::Write(file) if file.path == paths::POLICY && leases(&file.text))
+        && !world.file(paths::POLICY).is_some_and(leases)
 }
 
 fn away(world: &World) -> Vec<Step> {
