@@ -15,6 +15,8 @@ help: ## this list
 
 charm: ## concourse-ci-machine_amd64.charm, for juju deploy
 	cargo build --release --locked $(BINS)
+	# Started for every container and every process in one.
+	[ "$$(stat -c %s target/release/runc-gpu-wrapper)" -le 1048576 ]
 	tools/pack target/release/dispatch concourse-ci-machine_amd64.charm
 
 lint: ## format, clippy, shellcheck

@@ -13,26 +13,6 @@ pub struct Selection {
     pub missing: Vec<String>,
 }
 
-/// The option's text: `all` is `None`, otherwise the words between commas.
-///
-/// # Errors
-/// No word, or one that is no id of anything.
-pub fn parse(text: &str) -> Result<Option<Vec<String>>, String> {
-    let words: Vec<&str> = text.split(',').map(str::trim).filter(|w| !w.is_empty()).collect();
-    let fits = |word: &&str| {
-        word.len() <= 80 && word.chars().all(|c| c.is_ascii_alphanumeric() || "-:./".contains(c))
-    };
-    match words.as_slice() {
-        [] => Err("is empty; write all, or ids as gpu-info shows them: 0,1".into()),
-        ["all"] => Ok(None),
-        words if words.contains(&"all") => Err("names all and more; write all, or a list of ids".into()),
-        words if !words.iter().all(fits) => {
-            Err("holds what is no id; write all, or ids as gpu-info shows them: 0,1".into())
-        }
-        words => Ok(Some(words.iter().map(|w| (*w).to_owned()).collect())),
-    }
-}
-
 /// The units that the words name. `None`: all.
 ///
 /// # Errors
