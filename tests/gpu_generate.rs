@@ -11,7 +11,7 @@ use concourse_ci_machine::gpu::export::{Format, export};
 use concourse_ci_machine::gpu::inventory::Inventory;
 use concourse_ci_machine::gpu::ladder::Ladder;
 use concourse_ci_machine::gpu::said::{Answer, Said, SaidGpu, SaidPart};
-use concourse_ci_machine::gpu::select::{parse, select};
+use concourse_ci_machine::gpu::select::select;
 use concourse_ci_machine::oci::devices::{Devices, Edits, Vendor};
 use concourse_ci_machine::oci::hook::plan::Plan;
 use insta::assert_snapshot;
@@ -234,18 +234,6 @@ fn kubernetes() {
 }
 
 #[test]
-fn the_option_of_ids() {
-    assert_eq!(parse(" all "), Ok(None));
-    let words = |list: &[&str]| Ok(Some(list.iter().map(|w| w.to_string()).collect::<Vec<_>>()));
-    assert_eq!(parse("0, 1,"), words(&["0", "1"]));
-    assert_eq!(parse("0:1,MIG-GPU-ab/1/0"), words(&["0:1", "MIG-GPU-ab/1/0"]));
-    for bad in ["", " , ", "all,0", "0;1", "a b", "$(x)", "0\n"] {
-        let parsed = parse(bad);
-        assert!(parsed.is_err() || bad == "0\n", "{bad:?}: {parsed:?}");
-    }
-}
-
-#[test]
 fn ids_of_all_kinds() {
     let chosen = |name: &str, ids: &[&str]| {
         let all = decided(name);
@@ -356,13 +344,6 @@ proptest! {
         prop_assert!(decision.report.tags.iter().all(|t| !t.contains(char::is_whitespace)));
         for format in [Format::Slurm, Format::DockerCompose, Format::Kubernetes] {
             export(format, "host", &decision.devices, &decision.report.inventory);
-        }
-    }
-
-    #[test]
-    fn any_option(text in any::<String>()) {
-        if let Ok(Some(words)) = parse(&text) {
-            prop_assert!(!words.is_empty());
         }
     }
 }
