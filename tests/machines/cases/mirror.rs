@@ -105,7 +105,12 @@ fn machine_a_resource_needs_no_mirror() {
     let before = cloud.pid("2", "concourse-worker");
     let patched = tempfile::tempdir().unwrap();
     let archive = patched.path().join("concourse.tgz");
-    let repack = format!("gzip -dc {} | gzip -1 > {}", release.display(), archive.display());
+    // One of two levels of compression is another one than the archive's own.
+    let repack = format!(
+        "gzip -dc {0} | gzip -9 > {1}; if cmp -s {0} {1}; then gzip -dc {0} | gzip -1 > {1}; fi; ! cmp -s {0} {1}",
+        release.display(),
+        archive.display()
+    );
     assert!(std::process::Command::new("sh").args(["-c", &repack]).status().unwrap().success());
     cloud.juju(&["attach-resource", "worker", &format!("concourse={}", archive.display())]);
     cloud.settle();
