@@ -52,6 +52,7 @@ fn own_gpus(cloud: &Cloud) {
     cloud.settle();
     cloud.wait_status("small/0", "active: Worker ready (GPU: 2x NVIDIA)");
     let script = format!("ls /dev | grep nvidia1; {UNTIL_TOLD}");
+    // Whoever had GPUs before keeps others off them until it is sure that nothing of it lives: up to two minutes.
     let first = [start_task(cloud, "small", &script), start_task(cloud, "small", &script)];
     let has = |task: &Task<'_>| task.seen()[0].clone();
     let mut had = first.each_ref().map(has);

@@ -62,7 +62,7 @@ pub struct Task<'a> {
 /// Starts a script on a worker with that tag, or without tags for an empty one; the web node is on machine 1.
 pub fn start_task<'a>(cloud: &'a Cloud, tag: &str, script: &str) -> Task<'a> {
     let task = start_task_with(cloud, tag, script, &[]);
-    wait(&format!("the first output of task {}", task.id), Duration::from_secs(90), || {
+    wait(&format!("the first output of task {}", task.id), Duration::from_secs(200), || {
         if task.seen().is_empty() { Err("nothing".to_owned()) } else { Ok(()) }
     });
     task
