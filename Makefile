@@ -56,7 +56,7 @@ runtime: ## containers of the real runc (root): the wrapper, leases under fire f
 	# NVIDIA's own hook, to compare with, is nothing that a fresh machine has.
 	GPU_IMAGE=$(KIT)/image cargo test --locked --test oci_runc --test oci_chaos --test gpu_start -- --ignored --test-threads=1 --skip gpu_tree_is_as_the_plain_spec
 
-test: lint unit machines runtime ## everything
+test: lint unit charm machines runtime ## everything
 
 demo: ## from nothing to a web node, a database and two workers on this computer
 	tests/demo
