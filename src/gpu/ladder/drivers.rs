@@ -20,7 +20,7 @@ pub fn driver(facts: &Facts, nouveau: bool) -> Missing {
             "The host of this container has no NVIDIA driver: run sudo ubuntu-drivers install --gpgpu there, and restart it"
         }
         (true, true) => {
-            "nouveau has the GPU and can't compute: set install-drivers=true, or install NVIDIA's driver, and restart"
+            "nouveau has the GPU and can't compute: install NVIDIA's driver, see gpu-diagnose, and restart"
         }
         (true, false) if facts.modules.contains("nvidia") => {
             "NVIDIA's driver is loaded and has taken no GPU: it is too old or too new for this one, see journalctl -k"
@@ -28,13 +28,11 @@ pub fn driver(facts: &Facts, nouveau: bool) -> Missing {
         // A module that isn't signed can't be told from none at all without trying to load it.
         (true, false) if facts.secure_boot == Some(true) => {
             return missing(
-                "No NVIDIA driver is loaded, and Secure Boot takes signed ones only: set install-drivers=true, or see gpu-diagnose",
+                "No NVIDIA driver is loaded, and Secure Boot takes signed ones only: see gpu-diagnose",
                 secure_boot(install),
             );
         }
-        (true, false) => {
-            "No NVIDIA driver: set install-drivers=true, or run sudo ubuntu-drivers install --gpgpu, and restart"
-        }
+        (true, false) => "No NVIDIA driver: run sudo ubuntu-drivers install --gpgpu, and restart",
     };
     missing(message, install)
 }
