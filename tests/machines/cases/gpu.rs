@@ -1,6 +1,7 @@
 //! Simulated GPUs on a real worker, plain character nodes with a CDI spec: passed on by the charm's own LXD profile, found,
 //! told, given to tasks, chosen, lost and found again.
 
+use super::steps;
 use crate::kit::cloud::{Cloud, wait};
 use crate::kit::task::{Task, UNTIL_TOLD, start_task, start_task_with};
 use std::path::Path;
@@ -99,6 +100,7 @@ fn machine_simulated_gpus_from_the_profile_to_the_task() {
         return;
     };
     let cloud = Cloud::with_workers("gpu", &[("small", false), ("big", true)]);
+    steps::patch(&cloud, "2");
     for (app, machine) in [("small", "2"), ("big", "3")] {
         let unit = format!("{app}/0");
         cloud.exec(machine, &format!("mkdir -p /etc/cdi; echo '{SPEC}' > /etc/cdi/simulated.json"));
@@ -148,6 +150,7 @@ fn machine_simulated_gpus_from_the_profile_to_the_task() {
         assert!(ladder.as_str().unwrap().contains("ok       device nodes"), "{ladder}");
     }
 
+    steps::only_tasks_see_gpus(&cloud, "small", "2");
     own_gpus(&cloud);
 
     // Lost on the host, in the middle of things: told without a hook, and told to Juju by the next one.

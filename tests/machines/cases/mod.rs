@@ -11,6 +11,7 @@ mod options;
 mod reboot;
 mod relation;
 mod secrets;
+mod steps;
 mod untagged;
 mod upgrade;
 mod wrapper;

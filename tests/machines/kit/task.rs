@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 /// Runs until it is [told](Task::tell) to end, and says a numbered line a second.
 pub const UNTIL_TOLD: &str = "trap told=1 USR1; i=0; while [ -z \"$told\" ] && [ $i -lt 900 ]; do echo line $i; i=$((i+1)); sleep 1; done; echo told";
 
-/// `start TAG SCRIPT [NAME=VALUE…]` prints an id; `follow ID` prints all output from its beginning, and ends with the task.
+/// `start TAG SCRIPT [NAME=VALUE…]` prints an id; `follow ID` prints all output from its beginning, and ends with the task;
+/// `steps TAG SCRIPT` runs a check, a put and a get, in which the script runs (in the real one: [`patched`] steps);
+/// `enter ID SCRIPT` runs the script in a running task's container, as a user who hijacks it.
 const CLIENT: &str = r#"
 set -euo pipefail
 mkdir -p /run/task && cd /run/task && export HOME=$PWD
@@ -21,6 +23,8 @@ if [ -e /opt/concourse/current/STAND-IN ]; then
         code=0
         task --attach "$2" -- true 2>&1 || code=$?
         if [ $code = 0 ]; then echo succeeded; else echo failed; fi ;;
+    steps)
+        for step in check put get; do task --tag "$2" --step $step -- sh -c "set -- $step; $3"; done ;;
     esac
     exit
 fi
@@ -44,12 +48,56 @@ start)
     kill -KILL $!
     echo "${id:?$(cat out)}" ;;
 follow) ./fly -t task watch -b "$2" ;;
+steps)
+    jq -n --arg tag "$2" '{resources: [{name: "it", type: "mock", tags: [$tag], source: {initial_version: "1"}}],
+        jobs: [{name: "all", plan: [{put: "it", tags: [$tag], params: {version: "2"}}]}]}' >steps.yml
+    ./fly -t task set-pipeline -n -p steps -c steps.yml >/dev/null
+    ./fly -t task unpause-pipeline -p steps >/dev/null
+    ./fly -t task check-resource -r steps/it </dev/null
+    ./fly -t task trigger-job -j steps/all -w </dev/null ;;
+enter) ./fly -t task hijack -b "$2" --step-type task -- sh -c "$3" </dev/null ;;
 esac
+"#;
+
+/// Makes the scripts of the real one's `mock` resource run this one first, with their name as `$1`; before the worker's
+/// first build.
+const PATCH: &str = r#"
+set -euo pipefail
+at=/opt/concourse/current/resource-types/mock/rootfs.tgz
+dir=$(mktemp -d)
+tar -xzf "$at" -C "$dir"
+for name in check:check in:get out:put; do
+    program=$dir/opt/resource/${name%:*}
+    mv "$program" "$program.own"
+    printf '#!/bin/sh\n(set -- %s; %s) >&2\nexec /opt/resource/%s.own "$@"\n' "${name#*:}" "$SCRIPT" "${name%:*}" >"$program"
+    chmod 0755 "$program"
+done
+tar -C "$dir" -czf "$at" .
+rm -rf "$dir"
 "#;
 
 /// Whether the web node on machine 1 is the stand-in.
 pub fn stand_in(cloud: &Cloud) -> bool {
     cloud.try_exec("1", "test -e /opt/concourse/current/STAND-IN").status.success()
+}
+
+/// Makes a real Concourse's checks, gets and puts on that machine run a script; to be called before its first build.
+pub fn patch_steps(cloud: &Cloud, machine: &str, script: &str) {
+    if !stand_in(cloud) {
+        cloud.exec(machine, &format!("SCRIPT={}\n{PATCH}", quoted(script)));
+    }
+}
+
+/// Runs a check, a get and a put on a worker with that tag, and what that script (`$1`: the step) has printed in them.
+pub fn steps(cloud: &Cloud, tag: &str, script: &str) -> Vec<String> {
+    let mut lines: Vec<String> = plain(&client(cloud, &format!("steps '{tag}' {}", quoted(script))))
+        .lines()
+        .filter(|line| ["check ", "get ", "put "].iter().any(|step| line.starts_with(step)))
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    lines.sort();
+    lines.dedup();
+    lines
 }
 
 /// A task that was started.
@@ -94,6 +142,21 @@ impl Task<'_> {
         let follow = script(&format!("follow {}", self.id));
         let out = self.cloud.try_exec("1", &format!("timeout 2 bash -c {}", quoted(&follow)));
         output(&String::from_utf8_lossy(&out.stdout))
+    }
+
+    /// What a script prints that a user runs in its container, which runs on that machine.
+    pub fn enter(&self, machine: &str, script: &str) -> Vec<String> {
+        let said = if stand_in(self.cloud) {
+            let ctr = "/opt/concourse/current/bin/ctr -n concourse";
+            let id = format!("id=$({ctr} containers ls -q | head -1)");
+            self.cloud.exec(
+                machine,
+                &format!("{id}; {ctr} tasks exec --exec-id entered $id /bin/sh -c {}", quoted(script)),
+            )
+        } else {
+            client(self.cloud, &format!("enter {} {}", self.id, quoted(script)))
+        };
+        plain(&said).lines().map(|line| line.trim_end().to_owned()).collect()
     }
 
     /// Tells a task that runs [`UNTIL_TOLD`] on that machine to end.
