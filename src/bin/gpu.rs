@@ -5,8 +5,9 @@ use concourse_ci_machine::cdi::tree::Trees;
 use concourse_ci_machine::gpu::ask::Asker;
 use concourse_ci_machine::gpu::refresh::{Paths, refresh};
 use concourse_ci_machine::gpu::scan::Look;
-use concourse_ci_machine::gpu::settle::settle;
+use concourse_ci_machine::gpu::settle::{Stamp, settle};
 use concourse_ci_machine::gpu::{ladder, nvml, wanted};
+use nix::unistd::alarm;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -18,8 +19,11 @@ const USAGE: &str =
        concourse-gpu diagnose [the same]
        concourse-gpu nvml [--library FILE] [--node DEVICE]…";
 
-/// Of everything; who waits for us has other things to do. What is written last stays.
+/// Of one look; who waits for us has other things to do. What is written last stays.
 const SECONDS: u32 = 20;
+
+/// As long as things change while they are looked at.
+const LOOKS: u32 = 3;
 
 /// Of making a driver tree where `/usr` is on another file system. Once for each driver; a link takes no time.
 const COPYING: u32 = 75;
@@ -64,7 +68,7 @@ fn run(args: &[String]) -> Result<String> {
         return Ok(serde_json::to_string(&nvml::ask(library, &nodes))?);
     }
     // A file system that hangs, a lock that nobody gives back: the default of this signal ends the program.
-    nix::unistd::alarm::set(SECONDS);
+    alarm::set(SECONDS);
     let root = option("--root", "/");
     let hook = option("--hook", "/usr/local/bin/runc-gpu-wrapper");
     let trees = Trees::new(option("--trees", "/opt/concourse/gpu-drivers"), hook);
@@ -72,13 +76,22 @@ fn run(args: &[String]) -> Result<String> {
         wanted: option("--policy", wanted::PATH),
         out: option("--out", "/run/concourse-gpu"),
         trees: (root == Path::new("/")).then_some(trees),
-        before_tree: || _ = nix::unistd::alarm::set(COPYING),
+        before_tree: || _ = alarm::set(COPYING),
     };
-    settle(&root.join("dev"));
     let program = std::env::current_exe().context("this program's path is not known")?;
     let asker =
         Asker { program, args: vec!["nvml".into()], deadline: ANSWER, stuck: paths.out.join("stuck") };
-    let report = refresh(&Look::at(root), &asker, &paths)?;
+    let mut looks = 0;
+    let report = loop {
+        settle(&root.join("dev"));
+        alarm::set(SECONDS);
+        let before = Stamp::of(&root);
+        let report = refresh(&Look::at(&root), &asker, &paths)?;
+        looks += 1;
+        if looks == LOOKS || Stamp::of(&root) == before {
+            break report;
+        }
+    };
     Ok(match command.as_str() {
         "refresh" => serde_json::to_string(&report)?,
         _ => ladder::text(&report.ladders),
