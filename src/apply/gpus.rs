@@ -21,5 +21,10 @@ pub fn look() -> Outcome {
 /// Lets systemd look again when something changes, or no more.
 pub fn watch(on: bool) -> Result<()> {
     let verb = if on { "enable" } else { "disable" };
-    cmd("systemctl").args([verb, "--now", "--quiet"]).args(paths::GPU_WATCHES).run().map(drop)
+    cmd("systemctl").args([verb, "--now", "--quiet"]).args(paths::GPU_WATCHES).run()?;
+    if !on {
+        // It may wait for this very hook to end, or not be known at all.
+        cmd("systemctl").args(["stop", "--quiet", "concourse-gpu-tell.service"]).output()?;
+    }
+    Ok(())
 }

@@ -6,7 +6,8 @@ use concourse_ci_machine::gpu::ask::Asker;
 use concourse_ci_machine::gpu::refresh::{Paths, refresh};
 use concourse_ci_machine::gpu::scan::Look;
 use concourse_ci_machine::gpu::settle::settle;
-use concourse_ci_machine::gpu::{ladder, nvml, wanted};
+use concourse_ci_machine::gpu::{ladder, nvml, tell, wanted};
+use concourse_ci_machine::host::fs::Root;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use std::time::Duration;
 const USAGE: &str =
     "usage: concourse-gpu refresh [--policy FILE] [--out DIR] [--trees DIR] [--hook PROGRAM] [--root DIR]
        concourse-gpu diagnose [the same]
+       concourse-gpu news|tell [--root DIR]
        concourse-gpu nvml [--library FILE] [--node DEVICE]…";
 
 /// Of everything; who waits for us has other things to do. What is written last stays.
@@ -23,6 +25,9 @@ const SECONDS: u32 = 20;
 
 /// Of making a driver tree where `/usr` is on another file system. Once for each driver; a link takes no time.
 const COPYING: u32 = 75;
+
+/// Of a hook that Juju runs at our request, and of those before it.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Of NVML's child.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -50,6 +55,7 @@ fn run(args: &[String]) -> Result<String> {
     let known: &[&str] = match command.as_str() {
         "refresh" | "diagnose" => &["--policy", "--out", "--trees", "--hook", "--root"],
         "nvml" => &["--library", "--node"],
+        "news" | "tell" => &["--root"],
         _ => bail!("{USAGE}"),
     };
     if let Some(unknown) = options.keys().find(|name| !known.contains(name)) {
@@ -63,9 +69,15 @@ fn run(args: &[String]) -> Result<String> {
         let library = options.get("--library").and_then(|v| v.last()).map(OsStr::new);
         return Ok(serde_json::to_string(&nvml::ask(library, &nodes))?);
     }
+    if command == "tell" {
+        return tell::tell(&Root::new(option("--root", "/")), PATIENCE);
+    }
     // A file system that hangs, a lock that nobody gives back: the default of this signal ends the program.
     nix::unistd::alarm::set(SECONDS);
     let root = option("--root", "/");
+    if command == "news" {
+        return tell::news(&Root::new(root))?.context("the charm knows it");
+    }
     let hook = option("--hook", "/usr/local/bin/runc-gpu-wrapper");
     let trees = Trees::new(option("--trees", "/opt/concourse/gpu-drivers"), hook);
     let paths = Paths {

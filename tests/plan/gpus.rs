@@ -17,10 +17,12 @@ fn they_are_looked_at_and_told() {
     write /etc/systemd/system/concourse-gpu.service 644 Root
     write /etc/systemd/system/concourse-gpu.path 644 Root
     write /etc/systemd/system/concourse-gpu.timer 644 Root
+    write /etc/systemd/system/concourse-gpu-tell.service 644 Root
     daemon-reload
     watch GPUs
     look at GPUs
     --
+    write /var/lib/concourse/charm/gpus-told.json 644 Root
     write /etc/systemd/system/concourse-worker.service.d/10-charm.conf 644 Root
     write /etc/concourse/worker.env 600 Root
     daemon-reload
@@ -56,6 +58,28 @@ fn a_machine_without_them_is_told_what_to_do_and_works_on() {
 }
 
 #[test]
+fn what_changed_between_two_hooks_is_noted_as_told_with_the_worker_restarted() {
+    let mut unit = with_gpus();
+    let report = unit.world.machine.gpus.as_mut().unwrap();
+    (report.summary, report.tags) = (Some("GPU: 1x NVIDIA".into()), vec!["gpu".into()]);
+    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
+    write /var/lib/concourse/charm/gpus-told.json 644 Root
+    write /etc/concourse/worker.env 600 Root
+    say maintenance: Restarting the worker...
+    restart concourse-worker.service
+    ");
+    assert_snapshot!(unit.status(), @"active: Worker ready (GPU: 1x NVIDIA)");
+    unit.world.machine.gpus.as_mut().unwrap().notes.push("a note is for gpu-diagnose".into());
+    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"");
+}
+
+#[test]
+fn a_unit_that_stops_watches_no_more() {
+    let stopped = with_gpus().hook(Goal::Stop).join("\n--\n");
+    assert!(stopped.contains("watch no more GPUs"), "{stopped}");
+}
+
+#[test]
 fn switched_off_nothing_of_them_is_left() {
     let mut unit = with_gpus().config("enable-gpu", false);
     assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
@@ -64,8 +88,10 @@ fn switched_off_nothing_of_them_is_left() {
     remove /etc/systemd/system/concourse-gpu.path
     remove /etc/systemd/system/concourse-gpu.timer
     remove /etc/systemd/system/concourse-gpu.service
+    remove /etc/systemd/system/concourse-gpu-tell.service
     daemon-reload
     remove /etc/concourse/gpu.json
+    remove /var/lib/concourse/charm/gpus-told.json
     remove /run/concourse-gpu
     write /etc/systemd/system/concourse-worker.service.d/10-charm.conf 644 Root
     write /etc/concourse/worker.env 600 Root
