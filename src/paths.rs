@@ -89,6 +89,14 @@ pub const GPU_RUN: &str = "/run/concourse-gpu";
 pub const GPU_REPORT: &str = "/run/concourse-gpu/inventory.json";
 /// For the runtime wrapper.
 pub const GPU_DEVICES: &str = "/run/concourse-gpu/devices.json";
+/// What the last test of them in a container has seen.
+pub const GPU_TEST: &str = "/run/concourse-gpu/test.json";
+/// What such a test needs while it runs. Not in /run, from which no program may be started on most machines.
+pub const GPU_TEST_DIR: &str = "/var/lib/concourse/gpu-test";
+/// Where the first worker's containerd has its bundles.
+pub const BUNDLES: &str = "/run/containerd/io.containerd.runtime.v2.task/concourse";
+/// The first process of Concourse's containers.
+pub const INIT: &str = "/opt/concourse/current/bin/init";
 /// Who has which GPUs.
 pub const LEASES: &str = "/run/concourse-gpu/leases.json";
 /// Looks once.

@@ -4,6 +4,7 @@ mod check_status;
 mod gpus;
 
 use crate::gpu::export::Format;
+use crate::gpu::trial::Asked;
 use crate::juju::tools::Bag;
 use crate::parse::{Secret, TimeLimit, Version};
 use crate::paths;
@@ -47,6 +48,8 @@ pub enum Action {
     RotateKeys,
     /// `gpu-info`
     GpuInfo,
+    /// `gpu-test`
+    GpuTest(Asked),
     /// `gpu-diagnose`
     GpuDiagnose,
     /// `export-gpu-config`
@@ -77,7 +80,7 @@ impl Answer {
 }
 
 /// The names of all actions.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "get-admin-password",
     "check-status",
     "restart-services",
@@ -87,6 +90,7 @@ pub const NAMES: [&str; 11] = [
     "resume",
     "rotate-keys",
     "gpu-info",
+    "gpu-test",
     "gpu-diagnose",
     "export-gpu-config",
 ];
@@ -119,6 +123,10 @@ impl Action {
             "resume" => Action::Resume,
             "rotate-keys" => Action::RotateKeys,
             "gpu-info" => Action::GpuInfo,
+            "gpu-test" => Action::GpuTest(Asked {
+                count: text("count").map(str::to_owned),
+                devices: text("devices").map(str::to_owned),
+            }),
             "gpu-diagnose" => Action::GpuDiagnose,
             "export-gpu-config" => Action::ExportGpuConfig(text("format").unwrap_or("slurm").parse()?),
             other => return Err(format!("this charm has no action {other}")),
@@ -166,6 +174,10 @@ pub fn steps(action: &Action, world: &World) -> Result<Vec<Step>, String> {
             return Ok(vec![Step::Remove(paths::DRAINED.into())]);
         }
         Action::RotateKeys => return rotate(world),
+        Action::GpuTest(asked) => {
+            let test = Step::TestGpus(asked.clone());
+            return gpus::steps(world).map(|look| look.into_iter().chain([test]).collect());
+        }
         Action::GpuInfo | Action::GpuDiagnose | Action::ExportGpuConfig(_) => return gpus::steps(world),
     }
     Ok(vec![])
@@ -273,6 +285,7 @@ pub fn answer(action: &Action, world: &World) -> Answer {
         }
         Action::RotateKeys => Answer::says(&[("message", "The worker has a new key")]),
         Action::GpuInfo => gpus::info(world),
+        Action::GpuTest(_) => gpus::tested(world),
         Action::GpuDiagnose => gpus::diagnose(world),
         Action::ExportGpuConfig(format) => gpus::exported(world, *format),
     }

@@ -6,8 +6,10 @@ use concourse_ci_machine::gpu::ask::Asker;
 use concourse_ci_machine::gpu::refresh::{Paths, refresh};
 use concourse_ci_machine::gpu::scan::Look;
 use concourse_ci_machine::gpu::settle::settle;
-use concourse_ci_machine::gpu::{ladder, nvml, tell, wanted};
+use concourse_ci_machine::gpu::{ladder, nvml, tell, trial, wanted};
 use concourse_ci_machine::host::fs::Root;
+use concourse_ci_machine::oci::next;
+use concourse_ci_machine::paths;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -17,6 +19,8 @@ use std::time::Duration;
 const USAGE: &str =
     "usage: concourse-gpu refresh [--policy FILE] [--out DIR] [--trees DIR] [--hook PROGRAM] [--root DIR]
        concourse-gpu diagnose [the same]
+       concourse-gpu test [--count N] [--devices IDS]
+       concourse-gpu test-clean|probe
        concourse-gpu news|tell [--root DIR]
        concourse-gpu nvml [--library FILE] [--node DEVICE]…";
 
@@ -55,6 +59,8 @@ fn run(args: &[String]) -> Result<String> {
     let known: &[&str] = match command.as_str() {
         "refresh" | "diagnose" => &["--policy", "--out", "--trees", "--hook", "--root"],
         "nvml" => &["--library", "--node"],
+        "test" => &["--count", "--devices"],
+        "test-clean" | "probe" => &[],
         "news" | "tell" => &["--root"],
         _ => bail!("{USAGE}"),
     };
@@ -72,6 +78,16 @@ fn run(args: &[String]) -> Result<String> {
     if command == "tell" {
         return tell::tell(&Root::new(option("--root", "/")), PATIENCE);
     }
+    let word = |name: &str| options.get(name).and_then(|v| v.last()).map(|v| (*v).to_owned());
+    match command.as_str() {
+        "probe" => return Ok(serde_json::to_string(&trial::probe::probe())?),
+        "test-clean" => return trial::run::clean(&trial_paths()).map(|()| String::new()),
+        "test" => {
+            let asked = trial::Asked { count: word("--count"), devices: word("--devices") };
+            return Ok(serde_json::to_string(&trial::run::run(&trial_paths(), &asked)?)?);
+        }
+        _ => {}
+    }
     // A file system that hangs, a lock that nobody gives back: the default of this signal ends the program.
     nix::unistd::alarm::set(SECONDS);
     let root = option("--root", "/");
@@ -80,7 +96,7 @@ fn run(args: &[String]) -> Result<String> {
     }
     let hook = option("--hook", "/usr/local/bin/runc-gpu-wrapper");
     let trees = Trees::new(option("--trees", "/opt/concourse/gpu-drivers"), hook);
-    let paths = Paths {
+    let files = Paths {
         wanted: option("--policy", wanted::PATH),
         out: option("--out", "/run/concourse-gpu"),
         trees: (root == Path::new("/")).then_some(trees),
@@ -89,10 +105,23 @@ fn run(args: &[String]) -> Result<String> {
     settle(&root.join("dev"));
     let program = std::env::current_exe().context("this program's path is not known")?;
     let asker =
-        Asker { program, args: vec!["nvml".into()], deadline: ANSWER, stuck: paths.out.join("stuck") };
-    let report = refresh(&Look::at(root), &asker, &paths)?;
+        Asker { program, args: vec!["nvml".into()], deadline: ANSWER, stuck: files.out.join("stuck") };
+    let report = refresh(&Look::at(root), &asker, &files)?;
     Ok(match command.as_str() {
         "refresh" => serde_json::to_string(&report)?,
         _ => ladder::text(&report.ladders),
     })
+}
+
+/// Tests run as tasks do, on the machine itself.
+fn trial_paths() -> trial::run::Paths {
+    trial::run::Paths {
+        policy: next::policy_path(),
+        runc: paths::RUNC_LINK.into(),
+        program: paths::GPU_PROGRAM.into(),
+        init: paths::INIT.into(),
+        scratch: paths::GPU_TEST_DIR.into(),
+        bundles: paths::BUNDLES.into(),
+        outcome: paths::GPU_TEST.into(),
+    }
 }

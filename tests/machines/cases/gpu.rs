@@ -111,9 +111,9 @@ fn lost_and_back(host: &Host, cloud: &Cloud) {
     let ran = |app: &str| cloud.hooks(&format!("{app}/0"));
     let before = ["small", "big"].map(ran);
     std::fs::remove_file("/dev/nvidia15").unwrap();
-    ["small", "big"].map(|app| shows(cloud, app, 1));
+    ["small", "big"].iter().for_each(|app| shows(cloud, app, 1));
     host.node("/dev/nvidia15", "5");
-    ["small", "big"].map(|app| shows(cloud, app, 2));
+    ["small", "big"].iter().for_each(|app| shows(cloud, app, 2));
 
     // The same of one machine only, by its operator.
     device(&["add", "gpu-2", "nvidia15", "none"]);
