@@ -102,8 +102,12 @@ impl Action {
     /// One sentence for the operator.
     pub fn parse(name: &str, params: &Map<String, Value>) -> Result<Self, String> {
         let flag = |key: &str| params.get(key).and_then(Value::as_bool).unwrap_or(false);
-        let text =
-            |key: &str| params.get(key).and_then(Value::as_str).map(str::trim).filter(|t| !t.is_empty());
+        // `juju run … count=1` gives a number.
+        let text = |key: &str| match params.get(key)? {
+            Value::String(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
         Ok(match name {
             "get-admin-password" => Action::GetAdminPassword,
             "check-status" => Action::CheckStatus { verbose: flag("verbose") },
@@ -117,18 +121,15 @@ impl Action {
                 Action::UpdateVersion(version.parse().map_err(|e| format!("version: {e}"))?)
             }
             "drain" => {
-                let limit: TimeLimit = text("timeout").unwrap_or("10m").parse().map_err(|e| format!("timeout: {e}"))?;
+                let limit: TimeLimit = text("timeout").as_deref().unwrap_or("10m").parse().map_err(|e| format!("timeout: {e}"))?;
                 Action::Drain(limit.duration())
             }
             "resume" => Action::Resume,
             "rotate-keys" => Action::RotateKeys,
             "gpu-info" => Action::GpuInfo,
-            "gpu-test" => Action::GpuTest(Asked {
-                count: text("count").map(str::to_owned),
-                devices: text("devices").map(str::to_owned),
-            }),
+            "gpu-test" => Action::GpuTest(Asked { count: text("count"), devices: text("devices") }),
             "gpu-diagnose" => Action::GpuDiagnose,
-            "export-gpu-config" => Action::ExportGpuConfig(text("format").unwrap_or("slurm").parse()?),
+            "export-gpu-config" => Action::ExportGpuConfig(text("format").as_deref().unwrap_or("slurm").parse()?),
             other => return Err(format!("this charm has no action {other}")),
         })
     }

@@ -140,3 +140,6 @@ pub fn fingerprint(devices: &Devices) -> String {
     let versions = devices.vendors.values().filter_map(|driver| driver.version.as_deref());
     ids.chain(versions).collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,12 +63,34 @@ fn own_gpus(cloud: &Cloud) {
     };
     assert_eq!(leases("[.units[].leases | length]"), "[1,1]");
 
+    // A test takes its turn as well, and does not wait for long.
+    let (said, why) = cloud.try_run("small/0", &["gpu-test"]);
+    let why = why.unwrap();
+    assert!(
+        why.starts_with(
+            "Not tested: GPU: the task asks for GPU_COUNT=1, and waited 10s for it in vain: container"
+        ),
+        "{why} {said}"
+    );
+    // Whoever kills it finds nothing of it.
+    cloud.juju(&["run", "small/0", "gpu-test", "--background"]);
+    let waiters = |count: &'static str| {
+        wait(&format!("{count} in line"), Duration::from_secs(60), || {
+            match leases(".waiters | length").as_str() {
+                now if now == count => Ok(()),
+                other => Err(other.to_owned()),
+            }
+        });
+    };
+    waiters("1");
+    cloud.exec("2", "systemctl kill -s KILL concourse-gpu-test.service");
+    cloud.settle();
+    waiters("0");
+    nothing_left(cloud, "2");
+
     // The third one waits for a place, and what can never be is refused at once.
     let third = start_task_with(cloud, "small", &script, &[]);
-    wait("a third task in line", Duration::from_secs(60), || match leases(".waiters | length").as_str() {
-        "1" => Ok(()),
-        other => Err(other.to_owned()),
-    });
+    waiters("1");
     let said = start_task_with(cloud, "small", &script, &["GPU_COUNT=3"]).log();
     assert!(said.contains("GPU_COUNT=3"), "{said}");
     assert!(third.seen().is_empty(), "it started without a GPU");
@@ -89,6 +111,26 @@ fn own_gpus(cloud: &Cloud) {
     });
     cloud.juju(&["config", "small", "gpu-access=request"]);
     cloud.settle();
+}
+
+/// A container of the charm's own sees what a task's would.
+fn tested(cloud: &Cloud, machine: &str, unit: &str) {
+    let lines = |results: &serde_json::Value| results["devices"].as_str().unwrap_or_default().to_owned();
+    let all = "/dev/nvidia-uvm 1:8 opens\n/dev/nvidia14 1:3 opens\n/dev/nvidia15 1:5 opens\n/dev/nvidiactl 1:7 opens";
+    let seen = cloud.run(unit, &["gpu-test"]);
+    assert_eq!((lines(&seen).as_str(), seen["verdict"].as_str()), (all, Some("passed")), "{seen}");
+    let one = "/dev/nvidia-uvm 1:8 opens\n/dev/nvidia15 1:5 opens\n/dev/nvidiactl 1:7 opens";
+    assert_eq!(lines(&cloud.run(unit, &["gpu-test", "devices=1"])), one);
+    let (said, why) = cloud.try_run(unit, &["gpu-test", "count=3"]);
+    assert!(why.is_some_and(|why| why.contains("count: 3 GPUs are more than there are")), "{said}");
+    cloud.run(unit, &["gpu-test", "count=none"]);
+    nothing_left(cloud, machine);
+}
+
+fn nothing_left(cloud: &Cloud, machine: &str) {
+    let left = "ls -d /var/lib/concourse/gpu-test /run/containerd/io.containerd.runtime.v2.task/concourse/gpu-test* 2>/dev/null; \
+        systemctl list-units --all --plain --no-legend 'concourse-gpu-test*'; find /sys/fs/cgroup -name 'gpu-test-*'";
+    assert_eq!(cloud.exec(machine, left), "");
 }
 
 /// Waits until tags and status both tell of that many GPUs, of which nobody tells Juju but the machine itself.
@@ -112,6 +154,10 @@ fn lost_and_back(host: &Host, cloud: &Cloud) {
     let before = ["small", "big"].map(ran);
     std::fs::remove_file("/dev/nvidia15").unwrap();
     ["small", "big"].iter().for_each(|app| shows(cloud, app, 1));
+    let (_, why) = cloud.try_run("small/0", &["gpu-test", "devices=1"]);
+    assert!(why.is_some_and(|why| why.contains("there is no GPU 1 that tasks can have; this worker has 0")));
+    let seen = cloud.run("small/0", &["gpu-test"]);
+    assert!(!seen["devices"].as_str().unwrap().contains("nvidia15"), "{seen}");
     host.node("/dev/nvidia15", "5");
     ["small", "big"].iter().for_each(|app| shows(cloud, app, 2));
 
@@ -122,9 +168,14 @@ fn lost_and_back(host: &Host, cloud: &Cloud) {
     shows(cloud, "small", 2);
     // Each change is told once, and nothing tells of what a hook has seen itself.
     cloud.settle();
-    let told = |app: &str, before: &[String]| ran(app)[before.len()..].to_vec();
-    assert_eq!(told("small", &before[0]), ["juju-exec"; 4]);
-    assert_eq!(told("big", &before[1]), ["juju-exec"; 2]);
+    let told = |app: &str, before: &[String]| {
+        ran(app)[before.len()..].iter().filter(|hook| *hook != "gpu-test").cloned().collect::<Vec<_>>()
+    };
+    for (app, before, changes) in [("small", &before[0], 4), ("big", &before[1], 2)] {
+        let told = told(app, before);
+        assert!(told.iter().all(|hook| hook == "juju-exec"), "{app}: {told:?}");
+        assert!((changes..=2 * changes).contains(&told.len()), "{app}: {told:?}");
+    }
     cloud.fire("small/0", "config-changed");
     cloud.exec(
         "2",
@@ -196,6 +247,12 @@ fn machine_simulated_gpus_from_the_profile_to_the_task() {
         assert_eq!(info.as_str().unwrap().lines().count(), 2, "{info}");
         let ladder = cloud.run(&unit, &["gpu-diagnose"])["ladder"].clone();
         assert!(ladder.as_str().unwrap().contains("ok       device nodes"), "{ladder}");
+        tested(&cloud, machine, &unit);
+        let ladder = cloud.run(&unit, &["gpu-diagnose"])["ladder"].clone();
+        assert!(ladder.as_str().unwrap().contains("-        a container sees it"), "{ladder}");
+        cloud.run(&unit, &["gpu-test"]);
+        let ladder = cloud.run(&unit, &["gpu-diagnose"])["ladder"].clone();
+        assert!(ladder.as_str().unwrap().contains("ok       a container sees it: tested 20"), "{ladder}");
     }
 
     own_gpus(&cloud);
