@@ -22,7 +22,7 @@ charm: ## concourse-ci-machine_amd64.charm, for juju deploy
 lint: ## format, clippy, shellcheck
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck benches/wrapper/{run,bash-jq,bash-jq-loop} tools/* tests/cloud tests/demo tests/demo-task tests/releases .ci/run tests/machines/machines tests/postgresql/{pack,dispatch} tests/standin/pack
+	shellcheck benches/wrapper/{run,bash-jq,bash-jq-loop} tools/* tests/cloud tests/demo tests/demo-task tests/gpus tests/releases .ci/run tests/machines/machines tests/postgresql/{pack,dispatch} tests/standin/pack
 
 unit: ## tests that need no machine
 	cargo test --workspace --locked
@@ -48,18 +48,18 @@ machines: test-tools ## tests on LXD machines: real systemd, containerd, Postgre
 	tests/machines/machines image
 	cargo test --locked --test machines -- --ignored --test-threads=2
 
-runtime: ## containers of the real runc (root): the wrapper, leases under fire for half a minute, driver trees
+runtime: ## containers of the real runc (root): the wrapper, leases under fire for half a minute, driver trees, what gpu-test sees
 	type -P runc >/dev/null || apt-get install -y -qq --no-install-recommends runc
 	tests/machines/machines up
 	tests/machines/machines image
 	tests/machines/machines rootfs $(KIT)/image
 	# NVIDIA's own hook, to compare with, is nothing that a fresh machine has.
-	GPU_IMAGE=$(KIT)/image cargo test --locked --test oci_runc --test oci_chaos --test gpu_start -- --ignored --test-threads=1 --skip gpu_tree_is_as_the_plain_spec
+	GPU_IMAGE=$(KIT)/image cargo test --locked --test oci_runc --test oci_chaos --test gpu_start --test gpu_trial -- --ignored --test-threads=1 --skip gpu_tree_is_as_the_plain_spec
 
 test: lint unit charm machines runtime ## everything
 
-demo: ## from nothing to a web node, a database and two workers on this computer
-	tests/demo
+demo: ## from nothing to a web node, a database and two workers with GPUs on this computer (enable-gpu=false: without)
+	ENABLE_GPU=$(or $(enable-gpu),true) tests/demo
 
 demo-clean: ## nothing of the demo stays
 	tests/demo clean

@@ -89,6 +89,14 @@ pub const GPU_RUN: &str = "/run/concourse-gpu";
 pub const GPU_REPORT: &str = "/run/concourse-gpu/inventory.json";
 /// For the runtime wrapper.
 pub const GPU_DEVICES: &str = "/run/concourse-gpu/devices.json";
+/// What the last test of them in a container has seen.
+pub const GPU_TEST: &str = "/run/concourse-gpu/test.json";
+/// What such a test needs while it runs. Not in /run, from which no program may be started on most machines.
+pub const GPU_TEST_DIR: &str = "/var/lib/concourse/gpu-test";
+/// Where the first worker's containerd has its bundles.
+pub const BUNDLES: &str = "/run/containerd/io.containerd.runtime.v2.task/concourse";
+/// The first process of Concourse's containers.
+pub const INIT: &str = "/opt/concourse/current/bin/init";
 /// Who has which GPUs.
 pub const LEASES: &str = "/run/concourse-gpu/leases.json";
 /// Looks once.
@@ -97,6 +105,10 @@ pub const GPU_SERVICE: &str = "/etc/systemd/system/concourse-gpu.service";
 pub const GPU_PATH: &str = "/etc/systemd/system/concourse-gpu.path";
 /// Looks from time to time.
 pub const GPU_TIMER: &str = "/etc/systemd/system/concourse-gpu.timer";
+/// Tells Juju what was seen.
+pub const GPU_TELL: &str = "/etc/systemd/system/concourse-gpu-tell.service";
+/// What the last hook has seen of GPUs, as far as tags and status tell of it.
+pub const GPU_TOLD: &str = "/var/lib/concourse/charm/gpus-told.json";
 /// The units that start the look.
 pub const GPU_WATCHES: [&str; 2] = ["concourse-gpu.path", "concourse-gpu.timer"];
 /// There while systemd starts them.
@@ -149,7 +161,7 @@ pub const RUN: &str = "/run/concourse-ci-machine";
 pub const UNTAGGED_SLICE: &str = "system-concourse_untagged.slice";
 
 /// Files that the plan may write or remove; `observe` reads them all.
-pub const MANAGED: [&str; 24] = [
+pub const MANAGED: [&str; 26] = [
     WEB_ENV,
     WORKER.env,
     UNTAGGED.env,
@@ -174,6 +186,8 @@ pub const MANAGED: [&str; 24] = [
     GPU_SERVICE,
     GPU_PATH,
     GPU_TIMER,
+    GPU_TELL,
+    GPU_TOLD,
 ];
 
 /// Directories in which the operator may have files too.
@@ -184,7 +198,7 @@ pub const SHARED_DIRS: [&str; 4] =
 pub const WRITTEN: [&str; 5] = [OPT, ETC, KEYS, STATE, PROGRAMS];
 
 /// All that the charm may leave on a machine; `observe` tells which of it is there.
-pub const OURS: [&str; 20] = [
+pub const OURS: [&str; 21] = [
     WEB_UNIT,
     WORKER.dropin,
     WORKER.unit,
@@ -197,6 +211,7 @@ pub const OURS: [&str; 20] = [
     GPU_SERVICE,
     GPU_PATH,
     GPU_TIMER,
+    GPU_TELL,
     GPU_WANTED,
     GPU_RUN,
     POLICY,

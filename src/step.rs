@@ -1,5 +1,6 @@
 //! What a plan is made of. A step leaves no choice to whoever executes it, and doing it twice does no harm.
 
+use crate::gpu::trial::Asked;
 use crate::install::Order;
 use crate::juju::tools::Bag;
 use crate::parse::Version;
@@ -105,6 +106,8 @@ pub enum Step {
     InstallPrograms(String),
     /// Look at the GPUs, and remember what was seen.
     LookAtGpus,
+    /// Make a container with some of them, and remember what it saw.
+    TestGpus(Asked),
     /// Let systemd look at them when something changes, or no more.
     WatchGpus(bool),
     /// Write a file as a whole.
@@ -224,6 +227,7 @@ impl fmt::Display for Step {
             Step::RemoveUser => write!(f, "remove user"),
             Step::InstallPrograms(_) => write!(f, "install programs"),
             Step::LookAtGpus => write!(f, "look at GPUs"),
+            Step::TestGpus(_) => write!(f, "test GPUs in a container"),
             Step::WatchGpus(on) => write!(f, "{} GPUs", if *on { "watch" } else { "watch no more" }),
             Step::Write(file) => write!(f, "write {} {:o} {:?}", file.path, file.mode, file.owner),
             Step::Remove(path) => write!(f, "remove {path}"),

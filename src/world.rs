@@ -2,6 +2,7 @@
 
 use crate::config::{Config, Problem};
 use crate::gpu::decide::Report;
+use crate::gpu::trial::Outcome;
 use crate::host::fs::Owner;
 use crate::install::{Installed, ResourceStamp};
 use crate::juju::memory::Memory;
@@ -119,6 +120,8 @@ pub struct Machine {
     pub gpus: Option<Report>,
     /// What containers get of them; read for actions only.
     pub devices: Option<Devices>,
+    /// What the last test of them in a container has seen; read for actions only.
+    pub gpu_test: Option<Outcome>,
     /// Its name; read for actions only.
     pub hostname: String,
     /// systemd looks again when something about them changes.

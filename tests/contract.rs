@@ -49,6 +49,21 @@ fn every_action_is_implemented_and_every_implemented_one_declared() {
     }
 }
 
+/// Juju reads `count=1` as a number before it looks at the type.
+#[test]
+fn parameters_that_may_be_numbers_take_them() {
+    for (action, name) in
+        [("gpu-test", "count"), ("gpu-test", "devices"), ("run-migrations", "target-version")]
+    {
+        assert!(map(ACTIONS)[action]["params"][name].get("type").is_none(), "{action} {name}");
+        let given =
+            |value: serde_json::Value| serde_json::json!({ name: value }).as_object().unwrap().clone();
+        let [number, text] = [serde_json::json!(1), serde_json::json!("1")]
+            .map(|value| Action::parse(action, &given(value)).unwrap());
+        assert_eq!(number, text, "{action} {name}");
+    }
+}
+
 #[test]
 fn every_endpoint_is_read_and_every_read_one_declared() {
     assert_eq!(endpoints(), ENDPOINTS.iter().map(|n| (*n).to_owned()).collect());

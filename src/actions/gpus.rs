@@ -2,6 +2,8 @@
 
 use super::Answer;
 use crate::gpu::export::{Format, export};
+use crate::gpu::ladder::Ladder;
+use crate::gpu::trial::{Outcome, Verdict, fingerprint};
 use crate::gpu::{ladder, summary};
 use crate::oci::devices::{Devices, FORMAT};
 use crate::step::Step;
@@ -34,10 +36,59 @@ pub fn info(world: &World) -> Answer {
 /// `gpu-diagnose`
 pub fn diagnose(world: &World) -> Answer {
     let Some(report) = report(world) else { return unknown() };
-    let mut answer = Answer::says(&[("ladder", ladder::text(&report.ladders).trim_end())]);
+    let test = world.machine.gpu_test.as_ref();
+    let now = world.machine.devices.as_ref().map(fingerprint);
+    // One of other devices, or of another driver, says nothing of these.
+    let fits = test.filter(|test| now.as_ref() == Some(&test.of));
+    let told = |ladder: &Ladder| match fits.and_then(|test| test.told(ladder.vendor)) {
+        Some(result) => ladder.clone().told(result),
+        None => ladder.clone(),
+    };
+    let ladders: Vec<Ladder> = report.ladders.iter().map(told).collect();
+    let mut answer = Answer::says(&[("ladder", ladder::text(&ladders).trim_end())]);
+    if let Some(test) = test {
+        answer.results.insert("last-test".to_owned(), last(test, fits.is_some()));
+    }
     if !report.notes.is_empty() {
         answer.results.insert("notes".to_owned(), report.notes.join("\n"));
     }
+    answer
+}
+
+fn last(test: &Outcome, fits: bool) -> String {
+    let mut text = format!("{} {}", test.at, test.verdict.word());
+    if !test.asked.is_empty() {
+        text += &format!(", {}", test.asked);
+    }
+    if !test.reasons.is_empty() {
+        text += &format!(": {}", test.reasons.join("; "));
+    }
+    if !fits && test.verdict != Verdict::NotTried {
+        text += " (the GPUs or their driver have changed since: run gpu-test again)";
+    }
+    text
+}
+
+/// `gpu-test`
+pub fn tested(world: &World) -> Answer {
+    let Some(test) = &world.machine.gpu_test else { return unknown() };
+    let mut answer = Answer::says(&[("verdict", test.verdict.word())]);
+    let mut add = |key: &str, text: String| {
+        if !text.is_empty() {
+            answer.results.insert(key.to_owned(), text);
+        }
+    };
+    add("asked", test.asked.clone());
+    add("gpus", test.units.join("\n"));
+    add("devices", test.nodes.join("\n"));
+    add("cuda", test.cuda.clone().unwrap_or_default());
+    add("notes", test.notes.join("\n"));
+    let why = test.reasons.join("; ");
+    answer.failure = match test.verdict {
+        Verdict::Passed => None,
+        Verdict::Failed => Some(format!("The container did not see what it should: {why}")),
+        Verdict::NotTried => Some(format!("Not tested: {why}")),
+    };
     answer
 }
 

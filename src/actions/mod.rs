@@ -4,6 +4,7 @@ mod check_status;
 mod gpus;
 
 use crate::gpu::export::Format;
+use crate::gpu::trial::Asked;
 use crate::juju::tools::Bag;
 use crate::parse::{Secret, TimeLimit, Version};
 use crate::paths;
@@ -47,6 +48,8 @@ pub enum Action {
     RotateKeys,
     /// `gpu-info`
     GpuInfo,
+    /// `gpu-test`
+    GpuTest(Asked),
     /// `gpu-diagnose`
     GpuDiagnose,
     /// `export-gpu-config`
@@ -77,7 +80,7 @@ impl Answer {
 }
 
 /// The names of all actions.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "get-admin-password",
     "check-status",
     "restart-services",
@@ -87,6 +90,7 @@ pub const NAMES: [&str; 11] = [
     "resume",
     "rotate-keys",
     "gpu-info",
+    "gpu-test",
     "gpu-diagnose",
     "export-gpu-config",
 ];
@@ -98,8 +102,12 @@ impl Action {
     /// One sentence for the operator.
     pub fn parse(name: &str, params: &Map<String, Value>) -> Result<Self, String> {
         let flag = |key: &str| params.get(key).and_then(Value::as_bool).unwrap_or(false);
-        let text =
-            |key: &str| params.get(key).and_then(Value::as_str).map(str::trim).filter(|t| !t.is_empty());
+        // `juju run … count=1` gives a number.
+        let text = |key: &str| match params.get(key)? {
+            Value::String(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
         Ok(match name {
             "get-admin-password" => Action::GetAdminPassword,
             "check-status" => Action::CheckStatus { verbose: flag("verbose") },
@@ -113,14 +121,15 @@ impl Action {
                 Action::UpdateVersion(version.parse().map_err(|e| format!("version: {e}"))?)
             }
             "drain" => {
-                let limit: TimeLimit = text("timeout").unwrap_or("10m").parse().map_err(|e| format!("timeout: {e}"))?;
+                let limit: TimeLimit = text("timeout").as_deref().unwrap_or("10m").parse().map_err(|e| format!("timeout: {e}"))?;
                 Action::Drain(limit.duration())
             }
             "resume" => Action::Resume,
             "rotate-keys" => Action::RotateKeys,
             "gpu-info" => Action::GpuInfo,
+            "gpu-test" => Action::GpuTest(Asked { count: text("count"), devices: text("devices") }),
             "gpu-diagnose" => Action::GpuDiagnose,
-            "export-gpu-config" => Action::ExportGpuConfig(text("format").unwrap_or("slurm").parse()?),
+            "export-gpu-config" => Action::ExportGpuConfig(text("format").as_deref().unwrap_or("slurm").parse()?),
             other => return Err(format!("this charm has no action {other}")),
         })
     }
@@ -166,6 +175,10 @@ pub fn steps(action: &Action, world: &World) -> Result<Vec<Step>, String> {
             return Ok(vec![Step::Remove(paths::DRAINED.into())]);
         }
         Action::RotateKeys => return rotate(world),
+        Action::GpuTest(asked) => {
+            let test = Step::TestGpus(asked.clone());
+            return gpus::steps(world).map(|look| look.into_iter().chain([test]).collect());
+        }
         Action::GpuInfo | Action::GpuDiagnose | Action::ExportGpuConfig(_) => return gpus::steps(world),
     }
     Ok(vec![])
@@ -273,6 +286,7 @@ pub fn answer(action: &Action, world: &World) -> Answer {
         }
         Action::RotateKeys => Answer::says(&[("message", "The worker has a new key")]),
         Action::GpuInfo => gpus::info(world),
+        Action::GpuTest(_) => gpus::tested(world),
         Action::GpuDiagnose => gpus::diagnose(world),
         Action::ExportGpuConfig(format) => gpus::exported(world, *format),
     }

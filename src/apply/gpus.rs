@@ -1,7 +1,9 @@
 //! Looking at GPUs, always in another process: a driver that hangs must not hang a hook.
 
 use super::{Outcome, Trouble};
+use crate::gpu::trial::{self, Asked, Verdict};
 use crate::host::cmd::{cmd, tail};
+use crate::host::fs::{Root, write_atomic};
 use crate::paths;
 use anyhow::Result;
 use std::time::Duration;
@@ -18,8 +20,52 @@ pub fn look() -> Outcome {
     }
 }
 
+/// The unit in which a test runs: whatever becomes of it or of us, systemd ends it in time and tidies up after it.
+const TEST: [&str; 7] = [
+    "--unit=concourse-gpu-test",
+    "--description=Concourse CI: a container with GPUs, for a test",
+    "--collect",
+    "--wait",
+    "--quiet",
+    "--property=RuntimeMaxSec=120",
+    "--property=TimeoutStopSec=45",
+];
+
+/// The unit's two limits, and some for systemd itself.
+const TEST_PATIENCE: Duration = Duration::from_secs(180);
+
+/// Tests, and leaves what came of it for the next observation.
+pub fn test(root: &Root, asked: &Asked) -> Result<()> {
+    let words = [("--count", &asked.count), ("--devices", &asked.devices)];
+    let words = words.into_iter().filter_map(|(name, value)| Some([name, value.as_deref()?])).flatten();
+    let ran = cmd("systemd-run")
+        .args(TEST)
+        .arg(format!("--property=ExecStopPost={} test-clean", paths::GPU_PROGRAM))
+        .args(["--", paths::GPU_PROGRAM, "test"])
+        .args(words)
+        .deadline(TEST_PATIENCE)
+        .output();
+    let why = match ran {
+        Ok(out) if out.status.success() => return Ok(()),
+        Ok(out) if out.stderr.contains("already") => "another test still runs: try again later".to_owned(),
+        Ok(out) => format!(
+            "the test failed ({}): {}: see journalctl -u concourse-gpu-test",
+            out.code(),
+            tail(&out.stderr)
+        ),
+        Err(why) => format!("{why:#}"),
+    };
+    let outcome = serde_json::to_vec(&trial::Outcome::without(Verdict::NotTried, why))?;
+    write_atomic(&root.path(paths::GPU_TEST), &outcome, 0o644, None)
+}
+
 /// Lets systemd look again when something changes, or no more.
 pub fn watch(on: bool) -> Result<()> {
     let verb = if on { "enable" } else { "disable" };
-    cmd("systemctl").args([verb, "--now", "--quiet"]).args(paths::GPU_WATCHES).run().map(drop)
+    cmd("systemctl").args([verb, "--now", "--quiet"]).args(paths::GPU_WATCHES).run()?;
+    if !on {
+        // It may wait for this very hook to end, or not be known at all.
+        cmd("systemctl").args(["stop", "--quiet", "concourse-gpu-tell.service"]).output()?;
+    }
+    Ok(())
 }

@@ -56,6 +56,7 @@ impl Applier<'_> {
                 programs::install(self.root, Path::new(&self.context.charm_dir), stamp)?;
             }
             Step::LookAtGpus => return gpus::look(),
+            Step::TestGpus(asked) => gpus::test(self.root, asked)?,
             Step::WatchGpus(on) => gpus::watch(*on)?,
             Step::Write(file) => self.write(file)?,
             Step::Remove(path) => fs::remove(&self.root.path(path))?,

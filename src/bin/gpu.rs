@@ -6,7 +6,10 @@ use concourse_ci_machine::gpu::ask::Asker;
 use concourse_ci_machine::gpu::refresh::{Paths, refresh};
 use concourse_ci_machine::gpu::scan::Look;
 use concourse_ci_machine::gpu::settle::{Stamp, settle};
-use concourse_ci_machine::gpu::{ladder, nvml, wanted};
+use concourse_ci_machine::gpu::{ladder, nvml, tell, trial, wanted};
+use concourse_ci_machine::host::fs::Root;
+use concourse_ci_machine::oci::next;
+use concourse_ci_machine::paths;
 use nix::unistd::alarm;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,6 +20,9 @@ use std::time::Duration;
 const USAGE: &str =
     "usage: concourse-gpu refresh [--policy FILE] [--out DIR] [--trees DIR] [--hook PROGRAM] [--root DIR]
        concourse-gpu diagnose [the same]
+       concourse-gpu test [--count N] [--devices IDS]
+       concourse-gpu test-clean|probe
+       concourse-gpu news|tell [--root DIR]
        concourse-gpu nvml [--library FILE] [--node DEVICE]…";
 
 /// Of one look; who waits for us has other things to do. What is written last stays.
@@ -27,6 +33,9 @@ const LOOKS: u32 = 3;
 
 /// Of making a driver tree where `/usr` is on another file system. Once for each driver; a link takes no time.
 const COPYING: u32 = 75;
+
+/// Of a hook that Juju runs at our request, and of those before it.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Of NVML's child.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -54,6 +63,9 @@ fn run(args: &[String]) -> Result<String> {
     let known: &[&str] = match command.as_str() {
         "refresh" | "diagnose" => &["--policy", "--out", "--trees", "--hook", "--root"],
         "nvml" => &["--library", "--node"],
+        "test" => &["--count", "--devices"],
+        "test-clean" | "probe" => &[],
+        "news" | "tell" => &["--root"],
         _ => bail!("{USAGE}"),
     };
     if let Some(unknown) = options.keys().find(|name| !known.contains(name)) {
@@ -67,12 +79,28 @@ fn run(args: &[String]) -> Result<String> {
         let library = options.get("--library").and_then(|v| v.last()).map(OsStr::new);
         return Ok(serde_json::to_string(&nvml::ask(library, &nodes))?);
     }
+    if command == "tell" {
+        return tell::tell(&Root::new(option("--root", "/")), PATIENCE);
+    }
+    let word = |name: &str| options.get(name).and_then(|v| v.last()).map(|v| (*v).to_owned());
+    match command.as_str() {
+        "probe" => return Ok(serde_json::to_string(&trial::probe::probe())?),
+        "test-clean" => return trial::run::clean(&trial_paths()).map(|()| String::new()),
+        "test" => {
+            let asked = trial::Asked { count: word("--count"), devices: word("--devices") };
+            return Ok(serde_json::to_string(&trial::run::run(&trial_paths(), &asked)?)?);
+        }
+        _ => {}
+    }
     // A file system that hangs, a lock that nobody gives back: the default of this signal ends the program.
     alarm::set(SECONDS);
     let root = option("--root", "/");
+    if command == "news" {
+        return tell::news(&Root::new(root))?.context("the charm knows it");
+    }
     let hook = option("--hook", "/usr/local/bin/runc-gpu-wrapper");
     let trees = Trees::new(option("--trees", "/opt/concourse/gpu-drivers"), hook);
-    let paths = Paths {
+    let files = Paths {
         wanted: option("--policy", wanted::PATH),
         out: option("--out", "/run/concourse-gpu"),
         trees: (root == Path::new("/")).then_some(trees),
@@ -80,13 +108,13 @@ fn run(args: &[String]) -> Result<String> {
     };
     let program = std::env::current_exe().context("this program's path is not known")?;
     let asker =
-        Asker { program, args: vec!["nvml".into()], deadline: ANSWER, stuck: paths.out.join("stuck") };
+        Asker { program, args: vec!["nvml".into()], deadline: ANSWER, stuck: files.out.join("stuck") };
     let mut looks = 0;
     let report = loop {
         settle(&root.join("dev"));
         alarm::set(SECONDS);
         let before = Stamp::of(&root);
-        let report = refresh(&Look::at(&root), &asker, &paths)?;
+        let report = refresh(&Look::at(&root), &asker, &files)?;
         looks += 1;
         if looks == LOOKS || Stamp::of(&root) == before {
             break report;
@@ -96,4 +124,17 @@ fn run(args: &[String]) -> Result<String> {
         "refresh" => serde_json::to_string(&report)?,
         _ => ladder::text(&report.ladders),
     })
+}
+
+/// Tests run as tasks do, on the machine itself.
+fn trial_paths() -> trial::run::Paths {
+    trial::run::Paths {
+        policy: next::policy_path(),
+        runc: paths::RUNC_LINK.into(),
+        program: paths::GPU_PROGRAM.into(),
+        init: paths::INIT.into(),
+        scratch: paths::GPU_TEST_DIR.into(),
+        bundles: paths::BUNDLES.into(),
+        outcome: paths::GPU_TEST.into(),
+    }
 }

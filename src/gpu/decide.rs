@@ -41,6 +41,12 @@ impl Report {
         self.tags = tags::tags(devices, &self.inventory, wanted.access);
         self.units = devices.units.iter().map(|u| u.id.clone()).collect();
     }
+
+    /// All of it that shows in Juju and at the web node, as one line of text.
+    pub fn telling(&self) -> String {
+        let telling = serde_json::json!({"status": self.summary, "blocked": self.blocked, "tags": self.tags});
+        format!("{telling}\n")
+    }
 }
 
 /// Report and devices belong together.

@@ -25,6 +25,8 @@ pub mod select;
 pub mod settle;
 pub mod summary;
 pub mod tags;
+pub mod tell;
+pub mod trial;
 pub mod wanted;
 
 /// What the system says, without the number that says it again.

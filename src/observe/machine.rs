@@ -2,6 +2,7 @@
 
 use super::containers::processes;
 use super::services::services;
+use crate::gpu::trial::Outcome;
 use crate::host::fs::{Owner, Root, UNFINISHED, mode_and_owner, read};
 use crate::install;
 use crate::juju::memory::Memory;
@@ -70,6 +71,7 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
         folders: Found::default(),
         gpus: json(root, paths::GPU_REPORT)?,
         devices: None,
+        gpu_test: None,
         hostname: String::new(),
         gpus_watched: paths::GPU_WATCHED.iter().all(|link| root.path(link).symlink_metadata().is_ok()),
         services,
@@ -90,6 +92,11 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
 /// What containers get of GPUs.
 pub fn devices(root: &Root) -> Result<Option<Devices>> {
     json(root, paths::GPU_DEVICES)
+}
+
+/// What the last test of GPUs in a container has seen.
+pub fn gpu_test(root: &Root) -> Result<Option<Outcome>> {
+    json(root, paths::GPU_TEST)
 }
 
 /// What the machine is called.

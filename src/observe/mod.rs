@@ -102,6 +102,7 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
     }
     if matches!(context.event, Event::Action(_)) {
         world.machine.devices = machine::devices(root)?;
+        world.machine.gpu_test = machine::gpu_test(root)?;
         world.machine.hostname = machine::hostname(root)?;
     }
     let mut links = session.memory.links.clone();

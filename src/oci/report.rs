@@ -49,7 +49,7 @@ fn log_line(text: &str, json: bool, now: SystemTime) -> String {
 }
 
 /// Seconds since 1970 as `2026-01-02T03:04:05Z`; days to a date after Howard Hinnant's `civil_from_days`.
-fn rfc3339(seconds: u64) -> String {
+pub fn rfc3339(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -3,7 +3,7 @@
 use super::{removals, writes};
 use crate::paths;
 use crate::step::Step;
-use crate::view::gpu::{files, report};
+use crate::view::gpu::{files, report, told};
 use crate::world::{Concern, World};
 
 /// Brings the program that looks to where it should be, or away.
@@ -20,6 +20,9 @@ pub fn steps(world: &World) -> Vec<Step> {
     if !answered && !world.troubles.contains_key(&Concern::Gpus) {
         steps.push(Step::LookAtGpus);
     }
+    if answered {
+        steps.extend(writes(world, told(world).as_slice()));
+    }
     steps
 }
 
@@ -28,13 +31,13 @@ fn away(world: &World) -> Vec<Step> {
     if world.machine.gpus_watched {
         steps.push(Step::WatchGpus(false));
     }
-    let units = removals(world, &[paths::GPU_PATH, paths::GPU_TIMER, paths::GPU_SERVICE]);
+    let units = removals(world, &[paths::GPU_PATH, paths::GPU_TIMER, paths::GPU_SERVICE, paths::GPU_TELL]);
     let reload = !units.is_empty();
     steps.extend(units);
     if reload {
         steps.push(Step::DaemonReload);
     }
-    steps.extend(removals(world, &[paths::GPU_WANTED]));
+    steps.extend(removals(world, &[paths::GPU_WANTED, paths::GPU_TOLD]));
     if world.machine.gpus.is_some() {
         steps.push(Step::Remove(paths::GPU_RUN.into()));
     }

@@ -24,6 +24,9 @@ pub fn stop(world: &World) -> Vec<Step> {
     if web.active || web.changing {
         steps.push(Step::Stop(Role::Web));
     }
+    if world.machine.gpus_watched {
+        steps.push(Step::WatchGpus(false));
+    }
     for role in [Role::Untagged, Role::Worker, Role::Web] {
         if world.service(role).enabled {
             steps.push(Step::Enable(role, false));

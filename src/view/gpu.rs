@@ -11,11 +11,12 @@ use crate::paths;
 use crate::step::{File, FileOwner};
 use crate::world::World;
 
-/// The units that look, as they ship.
-const UNITS: [(&str, &str); 3] = [
+/// The units that look and tell, as they ship.
+const UNITS: [(&str, &str); 4] = [
     (paths::GPU_SERVICE, include_str!("../../charm/units/concourse-gpu.service")),
     (paths::GPU_PATH, include_str!("../../charm/units/concourse-gpu.path")),
     (paths::GPU_TIMER, include_str!("../../charm/units/concourse-gpu.timer")),
+    (paths::GPU_TELL, include_str!("../../charm/units/concourse-gpu-tell.service")),
 ];
 
 /// What the options want; `None`: no GPUs, or no worker here.
@@ -57,6 +58,12 @@ pub fn policy(world: &World) -> Option<Gpus> {
         names: true,
     };
     Some(Gpus { access: wanted.access, units: None, devices: paths::GPU_DEVICES.into(), leases })
+}
+
+/// What this hook tells of GPUs: `concourse-gpu tell` lets another one run when that is no longer true.
+pub fn told(world: &World) -> Option<File> {
+    let text = report(world)?.telling();
+    Some(File { path: paths::GPU_TOLD.into(), text, mode: 0o644, owner: FileOwner::Root })
 }
 
 /// What the program that looks reads and is started by; `None`: it is not wanted.

@@ -4,6 +4,7 @@ use super::unit::KEYS;
 use super::unit::memory;
 use concourse_ci_machine::event::Goal;
 use concourse_ci_machine::gpu::decide::Report;
+use concourse_ci_machine::gpu::trial::Outcome;
 use concourse_ci_machine::gpu::wanted::Wanted;
 use concourse_ci_machine::host::fs::Owner;
 use concourse_ci_machine::install::{Installed, Origin};
@@ -71,6 +72,7 @@ impl Model {
             Step::RemoveUser => machine.user = None,
             Step::InstallPrograms(stamp) => machine.programs = Some(stamp.clone()),
             Step::WatchGpus(on) => machine.gpus_watched = *on,
+            Step::TestGpus(_) => machine.gpu_test = Some(Outcome::default()),
             Step::LookAtGpus => machine.gpus = Some(report(&wanted)),
             Step::Write(file) if file.path == paths::CLAIM => machine.claim = Some(file.text.clone()),
             Step::Write(file) => {

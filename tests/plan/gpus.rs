@@ -1,8 +1,13 @@
 //! GPUs: looked at, told, given by policy; and away again.
 
 use crate::kit::unit::TestUnit;
+use concourse_ci_machine::actions::{Action, answer, steps};
 use concourse_ci_machine::event::Goal;
+use concourse_ci_machine::gpu::ladder::{Ladder, Rung, State};
+use concourse_ci_machine::gpu::trial::{Outcome, Verdict, fingerprint};
+use concourse_ci_machine::oci::devices::{Devices, Vendor};
 use insta::assert_snapshot;
+use serde_json::Map;
 
 fn with_gpus() -> TestUnit {
     TestUnit::worker_unit().config("enable-gpu", true).settled()
@@ -17,10 +22,12 @@ fn they_are_looked_at_and_told() {
     write /etc/systemd/system/concourse-gpu.service 644 Root
     write /etc/systemd/system/concourse-gpu.path 644 Root
     write /etc/systemd/system/concourse-gpu.timer 644 Root
+    write /etc/systemd/system/concourse-gpu-tell.service 644 Root
     daemon-reload
     watch GPUs
     look at GPUs
     --
+    write /var/lib/concourse/charm/gpus-told.json 644 Root
     write /etc/systemd/system/concourse-worker.service.d/10-charm.conf 644 Root
     write /etc/concourse/worker.env 600 Root
     daemon-reload
@@ -56,6 +63,28 @@ fn a_machine_without_them_is_told_what_to_do_and_works_on() {
 }
 
 #[test]
+fn what_changed_between_two_hooks_is_noted_as_told_with_the_worker_restarted() {
+    let mut unit = with_gpus();
+    let report = unit.world.machine.gpus.as_mut().unwrap();
+    (report.summary, report.tags) = (Some("GPU: 1x NVIDIA".into()), vec!["gpu".into()]);
+    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
+    write /var/lib/concourse/charm/gpus-told.json 644 Root
+    write /etc/concourse/worker.env 600 Root
+    say maintenance: Restarting the worker...
+    restart concourse-worker.service
+    ");
+    assert_snapshot!(unit.status(), @"active: Worker ready (GPU: 1x NVIDIA)");
+    unit.world.machine.gpus.as_mut().unwrap().notes.push("a note is for gpu-diagnose".into());
+    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"");
+}
+
+#[test]
+fn a_unit_that_stops_watches_no_more() {
+    let stopped = with_gpus().hook(Goal::Stop).join("\n--\n");
+    assert!(stopped.contains("watch no more GPUs"), "{stopped}");
+}
+
+#[test]
 fn switched_off_nothing_of_them_is_left() {
     let mut unit = with_gpus().config("enable-gpu", false);
     assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
@@ -64,8 +93,10 @@ fn switched_off_nothing_of_them_is_left() {
     remove /etc/systemd/system/concourse-gpu.path
     remove /etc/systemd/system/concourse-gpu.timer
     remove /etc/systemd/system/concourse-gpu.service
+    remove /etc/systemd/system/concourse-gpu-tell.service
     daemon-reload
     remove /etc/concourse/gpu.json
+    remove /var/lib/concourse/charm/gpus-told.json
     remove /run/concourse-gpu
     write /etc/systemd/system/concourse-worker.service.d/10-charm.conf 644 Root
     write /etc/concourse/worker.env 600 Root
@@ -74,4 +105,99 @@ fn switched_off_nothing_of_them_is_left() {
     restart concourse-worker.service
     ");
     assert_snapshot!(unit.status(), @"active: Worker ready");
+}
+
+/// Of the world after the action.
+fn answered(action: &Action, unit: &TestUnit) -> String {
+    let answer = answer(action, &unit.world);
+    let mut lines: Vec<String> =
+        answer.results.iter().map(|(key, value)| format!("{key}: {}", value.replace('\n', " | "))).collect();
+    lines.extend(answer.failure.map(|why| format!("FAILED {why}")));
+    lines.join("\n")
+}
+
+fn with_a_test() -> TestUnit {
+    let mut unit = with_gpus();
+    let machine = &mut unit.world.machine;
+    let devices = r#"{"format": 1, "vendors": {"nvidia": {"version": "580.65.06"}},
+        "units": [{"id": "GPU-a", "names": ["0"], "vendor": "nvidia", "edits": {}}]}"#;
+    let devices: Devices = serde_json::from_str(devices).unwrap();
+    let rung = |name: &str, state| Rung { name: name.into(), state };
+    let rungs = vec![
+        rung("device data", State::Ok { seen: "1 GPU".into() }),
+        rung("a container sees it", State::NotReached),
+    ];
+    machine.gpus.as_mut().unwrap().ladders = vec![Ladder { vendor: Vendor::Nvidia, rungs }];
+    machine.gpu_test = Some(Outcome {
+        at: "2026-01-02T03:04:05Z".into(),
+        asked: "GPU_COUNT=all".into(),
+        verdict: Verdict::Passed,
+        units: vec!["0 (GPU-a)".into()],
+        vendors: vec![Vendor::Nvidia],
+        nodes: vec!["/dev/nvidia0 195:0 opens".into(), "/dev/nvidiactl 195:255 opens".into()],
+        cuda: Some("1 device".into()),
+        of: fingerprint(&devices),
+        ..Outcome::default()
+    });
+    machine.devices = Some(devices);
+    unit
+}
+
+#[test]
+fn a_container_is_tested_and_what_it_saw_told() {
+    let test = Action::parse("gpu-test", &Map::new()).unwrap();
+    let all: Vec<String> =
+        steps(&test, &with_gpus().world).unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(all, ["look at GPUs", "test GPUs in a container"]);
+    let off = steps(&test, &TestUnit::worker_unit().world).err().unwrap();
+    assert!(off.contains("enable-gpu=true"), "{off}");
+
+    let mut unit = with_a_test();
+    assert_snapshot!(answered(&test, &unit), @"
+    asked: GPU_COUNT=all
+    cuda: 1 device
+    devices: /dev/nvidia0 195:0 opens | /dev/nvidiactl 195:255 opens
+    gpus: 0 (GPU-a)
+    verdict: passed
+    ");
+    let outcome = unit.world.machine.gpu_test.as_mut().unwrap();
+    (outcome.verdict, outcome.reasons) =
+        (Verdict::Failed, vec!["/dev/nvidia0 is not in the container".into()]);
+    outcome.nodes.remove(0);
+    assert_snapshot!(answered(&test, &unit), @"
+    asked: GPU_COUNT=all
+    cuda: 1 device
+    devices: /dev/nvidiactl 195:255 opens
+    gpus: 0 (GPU-a)
+    verdict: failed
+    FAILED The container did not see what it should: /dev/nvidia0 is not in the container
+    ");
+    unit.world.machine.gpu_test =
+        Some(Outcome::without(Verdict::NotTried, "container x has 0 (GPU-a) for 3m10s"));
+    assert_snapshot!(answered(&test, &unit), @"
+    verdict: not tried
+    FAILED Not tested: container x has 0 (GPU-a) for 3m10s
+    ");
+}
+
+#[test]
+fn the_last_test_is_the_ladders_last_rung() {
+    let mut unit = with_a_test();
+    assert_snapshot!(answered(&Action::GpuDiagnose, &unit), @"
+    ladder: NVIDIA |   ok       device data: 1 GPU |   ok       a container sees it: tested 2026-01-02T03:04:05Z with GPU_COUNT=all
+    last-test: 2026-01-02T03:04:05Z passed, GPU_COUNT=all
+    ");
+    let outcome = unit.world.machine.gpu_test.as_mut().unwrap();
+    (outcome.verdict, outcome.reasons) = (Verdict::Failed, vec!["CUDA fails: cuInit says 999".into()]);
+    assert_snapshot!(answered(&Action::GpuDiagnose, &unit), @"
+    ladder: NVIDIA |   ok       device data: 1 GPU |   MISSING  a container sees it: A container did not see the GPU: tested 2026-01-02T03:04:05Z: CUDA fails: cuInit says 999
+    last-test: 2026-01-02T03:04:05Z failed, GPU_COUNT=all: CUDA fails: cuInit says 999
+    ");
+    // Another driver since.
+    let driver = unit.world.machine.devices.as_mut().unwrap().vendors.get_mut(&Vendor::Nvidia).unwrap();
+    driver.version = Some("590.10".into());
+    assert_snapshot!(answered(&Action::GpuDiagnose, &unit), @"
+    ladder: NVIDIA |   ok       device data: 1 GPU |   -        a container sees it: not tried yet; the action gpu-test tells
+    last-test: 2026-01-02T03:04:05Z failed, GPU_COUNT=all: CUDA fails: cuInit says 999 (the GPUs or their driver have changed since: run gpu-test again)
+    ");
 }

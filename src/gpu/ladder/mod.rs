@@ -198,7 +198,7 @@ pub fn text(ladders: &[Ladder]) -> String {
             match &rung.state {
                 State::Ok { seen } => lines.push(format!("  ok       {name}: {seen}")),
                 State::NotReached if *name == RUNGS[8] && ladder.missing().is_none() => {
-                    lines.push(format!("  -        {name}: not tried; a task with `ls /dev` in it tells"));
+                    lines.push(format!("  -        {name}: not tried yet; the action gpu-test tells"));
                 }
                 State::NotReached => lines.push(format!("  -        {name}")),
                 State::Missing(missing) => {

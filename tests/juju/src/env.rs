@@ -83,9 +83,11 @@ impl Model {
             Operation::Action(task) | Operation::Exec(task) => {
                 let name = self.operation_name(&context.operation);
                 set("JUJU_HOOK_NAME", "");
-                set("JUJU_ACTION_NAME", &name);
-                set("JUJU_ACTION_UUID", &task.to_string());
-                set("JUJU_ACTION_TAG", &format!("action-{task}"));
+                if !self.actions.get(task).is_some_and(|action| action.local) {
+                    set("JUJU_ACTION_NAME", &name);
+                    set("JUJU_ACTION_UUID", &task.to_string());
+                    set("JUJU_ACTION_TAG", &format!("action-{task}"));
+                }
                 if matches!(context.operation, Operation::Action(_)) {
                     set("JUJU_DISPATCH_PATH", &format!("actions/{name}"));
                 }

@@ -2,7 +2,7 @@
 //! told, given to tasks, chosen, lost and found again.
 
 use super::steps;
-use crate::kit::cloud::{Cloud, wait};
+use crate::kit::cloud::{Cloud, repository, run, wait};
 use crate::kit::task::{Task, UNTIL_TOLD, start_task, start_task_with};
 use std::path::Path;
 use std::process::Command;
@@ -64,12 +64,34 @@ fn own_gpus(cloud: &Cloud) {
     };
     assert_eq!(leases("[.units[].leases | length]"), "[1,1]");
 
+    // A test takes its turn as well, and does not wait for long.
+    let (said, why) = cloud.try_run("small/0", &["gpu-test"]);
+    let why = why.unwrap();
+    assert!(
+        why.starts_with(
+            "Not tested: GPU: the task asks for GPU_COUNT=1, and waited 10s for it in vain: container"
+        ),
+        "{why} {said}"
+    );
+    // Whoever kills it finds nothing of it.
+    cloud.juju(&["run", "small/0", "gpu-test", "--background"]);
+    let waiters = |count: &'static str| {
+        wait(&format!("{count} in line"), Duration::from_secs(60), || {
+            match leases(".waiters | length").as_str() {
+                now if now == count => Ok(()),
+                other => Err(other.to_owned()),
+            }
+        });
+    };
+    waiters("1");
+    cloud.exec("2", "systemctl kill -s KILL concourse-gpu-test.service");
+    cloud.settle();
+    waiters("0");
+    nothing_left(cloud, "2");
+
     // The third one waits for a place, and what can never be is refused at once.
     let third = start_task_with(cloud, "small", &script, &[]);
-    wait("a third task in line", Duration::from_secs(60), || match leases(".waiters | length").as_str() {
-        "1" => Ok(()),
-        other => Err(other.to_owned()),
-    });
+    waiters("1");
     let said = start_task_with(cloud, "small", &script, &["GPU_COUNT=3"]).log();
     assert!(said.contains("GPU_COUNT=3"), "{said}");
     assert!(third.seen().is_empty(), "it started without a GPU");
@@ -90,6 +112,85 @@ fn own_gpus(cloud: &Cloud) {
     });
     cloud.juju(&["config", "small", "gpu-access=request"]);
     cloud.settle();
+}
+
+/// A container of the charm's own sees what a task's would.
+fn tested(cloud: &Cloud, machine: &str, unit: &str) {
+    let lines = |results: &serde_json::Value| results["devices"].as_str().unwrap_or_default().to_owned();
+    let all = "/dev/nvidia-uvm 1:8 opens\n/dev/nvidia14 1:3 opens\n/dev/nvidia15 1:5 opens\n/dev/nvidiactl 1:7 opens";
+    let seen = cloud.run(unit, &["gpu-test"]);
+    assert_eq!((lines(&seen).as_str(), seen["verdict"].as_str()), (all, Some("passed")), "{seen}");
+    let one = "/dev/nvidia-uvm 1:8 opens\n/dev/nvidia15 1:5 opens\n/dev/nvidiactl 1:7 opens";
+    assert_eq!(lines(&cloud.run(unit, &["gpu-test", "devices=1"])), one);
+    let (said, why) = cloud.try_run(unit, &["gpu-test", "count=3"]);
+    assert!(why.is_some_and(|why| why.contains("count: 3 GPUs are more than there are")), "{said}");
+    cloud.run(unit, &["gpu-test", "count=none"]);
+    nothing_left(cloud, machine);
+}
+
+fn nothing_left(cloud: &Cloud, machine: &str) {
+    let left = "ls -d /var/lib/concourse/gpu-test /run/containerd/io.containerd.runtime.v2.task/concourse/gpu-test* 2>/dev/null; \
+        systemctl list-units --all --plain --no-legend 'concourse-gpu-test*'; find /sys/fs/cgroup -name 'gpu-test-*'";
+    assert_eq!(cloud.exec(machine, left), "");
+}
+
+/// Waits until tags and status both tell of that many GPUs, of which nobody tells Juju but the machine itself.
+fn shows(cloud: &Cloud, app: &str, count: usize) {
+    let (tag, status) =
+        (format!("gpu-count={count}"), format!("active: Worker ready (GPU: {count}x NVIDIA)"));
+    wait(&format!("{app} to show {count} GPUs"), Duration::from_secs(60), || {
+        let said = cloud.status(&format!("{app}/0"));
+        let listed = cloud.workers().into_iter().find(|worker| worker.starts_with(app)).unwrap_or_default();
+        if said == status && listed.contains(&tag) && listed.contains(" running ") {
+            return Ok(());
+        }
+        Err(format!("{said}; {listed}"))
+    });
+}
+
+/// In the middle of things, and no hook is due: tags and status follow within a minute.
+fn lost_and_back(host: &Host, cloud: &Cloud) {
+    cloud.settle();
+    let ran = |app: &str| cloud.hooks(&format!("{app}/0"));
+    let before = ["small", "big"].map(ran);
+    std::fs::remove_file("/dev/nvidia15").unwrap();
+    ["small", "big"].iter().for_each(|app| shows(cloud, app, 1));
+    let (_, why) = cloud.try_run("small/0", &["gpu-test", "devices=1"]);
+    assert!(why.is_some_and(|why| why.contains("there is no GPU 1 that tasks can have; this worker has 0")));
+    let seen = cloud.run("small/0", &["gpu-test"]);
+    assert!(!seen["devices"].as_str().unwrap().contains("nvidia15"), "{seen}");
+    host.node("/dev/nvidia15", "5");
+    ["small", "big"].iter().for_each(|app| shows(cloud, app, 2));
+
+    // The same of one machine only, by its operator.
+    device(&["add", "gpu-2", "nvidia15", "none"]);
+    shows(cloud, "small", 1);
+    device(&["remove", "gpu-2", "nvidia15"]);
+    shows(cloud, "small", 2);
+    // Each change is told once, and nothing tells of what a hook has seen itself.
+    cloud.settle();
+    let told = |app: &str, before: &[String]| {
+        ran(app)[before.len()..].iter().filter(|hook| *hook != "gpu-test").cloned().collect::<Vec<_>>()
+    };
+    for (app, before, changes) in [("small", &before[0], 4), ("big", &before[1], 2)] {
+        let told = told(app, before);
+        assert!(told.iter().all(|hook| hook == "juju-exec"), "{app}: {told:?}");
+        assert!((changes..=2 * changes).contains(&told.len()), "{app}: {told:?}");
+    }
+    cloud.fire("small/0", "config-changed");
+    cloud.exec(
+        "2",
+        "systemctl start concourse-gpu.service; systemctl is-failed concourse-gpu-tell.service || true",
+    );
+    cloud.settle();
+    assert_eq!(told("small", &before[0]).last().unwrap(), "config-changed");
+}
+
+/// `lxc config device …`
+fn device(args: &[&str]) {
+    let machines = repository().join("tests/machines/machines");
+    let lxc = format!("eval \"$({} env)\"; exec lxc -q config device \"$@\"", machines.display());
+    run(Command::new("bash").args(["-c", &lxc, "lxc"]).args(args));
 }
 
 #[test]
@@ -148,36 +249,18 @@ fn machine_simulated_gpus_from_the_profile_to_the_task() {
         assert_eq!(info.as_str().unwrap().lines().count(), 2, "{info}");
         let ladder = cloud.run(&unit, &["gpu-diagnose"])["ladder"].clone();
         assert!(ladder.as_str().unwrap().contains("ok       device nodes"), "{ladder}");
+        tested(&cloud, machine, &unit);
+        let ladder = cloud.run(&unit, &["gpu-diagnose"])["ladder"].clone();
+        assert!(ladder.as_str().unwrap().contains("-        a container sees it"), "{ladder}");
+        cloud.run(&unit, &["gpu-test"]);
+        let ladder = cloud.run(&unit, &["gpu-diagnose"])["ladder"].clone();
+        assert!(ladder.as_str().unwrap().contains("ok       a container sees it: tested 20"), "{ladder}");
     }
 
     steps::only_tasks_see_gpus(&cloud, "small", "2");
     own_gpus(&cloud);
 
-    // Lost on the host, in the middle of things: told without a hook, and told to Juju by the next one.
-    let seen = |machine: &str| {
-        cloud.exec(machine, "jq -c .units /run/concourse-gpu/inventory.json").trim().to_owned()
-    };
-    let all = seen("2");
-    std::fs::remove_file("/dev/nvidia15").unwrap();
-    for machine in ["2", "3"] {
-        wait("a lost GPU to be seen", Duration::from_secs(60), || match seen(machine) {
-            now if now != all => Ok(()),
-            now => Err(now),
-        });
-    }
-    for app in ["small", "big"] {
-        cloud.fire(&format!("{app}/0"), "update-status");
-        cloud.settle();
-        cloud.wait_status(&format!("{app}/0"), "active: Worker ready (GPU: 1x NVIDIA)");
-    }
-    host.node("/dev/nvidia15", "5");
-    wait("it to be back", Duration::from_secs(60), || match seen("2") {
-        now if now == all => Ok(()),
-        now => Err(now),
-    });
-    cloud.fire("small/0", "update-status");
-    cloud.settle();
-    cloud.wait_status("small/0", "active: Worker ready (GPU: 2x NVIDIA)");
+    lost_and_back(&host, &cloud);
 
     // Off again: nothing of it is left.
     cloud.config("small", "enable-gpu=false");

@@ -26,6 +26,9 @@ fn units() -> Vec<String> {
 
 /// Runs `juju-exec [-u UNIT] [UNIT] COMMANDS`; returns the exit code.
 pub fn main(args: Vec<String>) -> Result<i32> {
+    if let Some(context) = env::var("JUJU_CONTEXT_ID").ok().filter(|context| !context.is_empty()) {
+        bail!("juju-exec cannot be called from within a hook, have context {context:?}");
+    }
     let mut words = Vec::new();
     let mut unit = None;
     let mut args = args.into_iter();

@@ -24,6 +24,7 @@ impl Model {
             name: name.into(),
             params,
             script: script.into(),
+            local: false,
             status: ActionStatus::Pending,
             cancelled: false,
             message: String::new(),

@@ -129,6 +129,9 @@ fn exec(daemon: &Daemon, unit: &str, script: &str) -> ToolReply {
     let Ok(task) = model.enqueue_exec(unit, script) else {
         return reply_error(1, format!("unit {unit:?} not found"));
     };
+    if let Some(action) = model.actions.get_mut(&task) {
+        action.local = true;
+    }
     daemon.shared.kick();
     while Instant::now() < deadline {
         match model.actions.get(&task) {

@@ -131,6 +131,9 @@ pub struct Action {
     pub params: Value,
     /// The commands of `juju-exec`.
     pub script: String,
+    /// Asked for on the machine itself: no action, only commands in the unit's context.
+    #[serde(default)]
+    pub local: bool,
     /// How far it is.
     pub status: ActionStatus,
     /// Whether it is to be killed.

@@ -52,11 +52,25 @@ fn a_life_with_real_processes() {
     );
     let root = lab.folder.path().join("m1");
     let exec = Command::new(PROGRAM)
-        .args(["juju-exec", "pb/0", "is-leader; exit 4"])
-        .env("JUJU_EMULATED_ROOT", root)
+        .args([
+            "juju-exec",
+            "pb/0",
+            "is-leader; env | grep -c ^JUJU_ACTION; pwd | grep -o pb-0/charm; exit 4",
+        ])
+        .env("JUJU_EMULATED_ROOT", &root)
         .output()
         .unwrap();
-    assert_eq!((exec.status.code(), exec.stdout.as_slice()), (Some(4), b"True\n".as_slice()));
+    assert_eq!((exec.status.code(), exec.stdout.as_slice()), (Some(4), b"True\n0\npb-0/charm\n".as_slice()));
+    let inside = Command::new(PROGRAM)
+        .args(["juju-exec", "pb/0", "true"])
+        .env("JUJU_EMULATED_ROOT", root)
+        .env("JUJU_CONTEXT_ID", "pb/0-start-1")
+        .output()
+        .unwrap();
+    assert!(
+        String::from_utf8_lossy(&inside.stderr).contains("cannot be called from within a hook"),
+        "{inside:?}"
+    );
 
     lab.ok("emulate fail-tool pa/0 is-leader --times 1 --text no\u{1}answer");
     assert_eq!(
