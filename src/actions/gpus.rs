@@ -35,10 +35,18 @@ pub fn info(world: &World) -> Answer {
 pub fn diagnose(world: &World) -> Answer {
     let Some(report) = report(world) else { return unknown() };
     let mut answer = Answer::says(&[("ladder", ladder::text(&report.ladders).trim_end())]);
-    if !report.notes.is_empty() {
-        answer.results.insert("notes".to_owned(), report.notes.join("\n"));
+    let notes: Vec<String> = report.notes.iter().cloned().chain(toolkit(world)).collect();
+    if !notes.is_empty() {
+        answer.results.insert("notes".to_owned(), notes.join("\n"));
     }
     answer
+}
+
+/// Why NVIDIA's generator is not there, if it was tried for.
+fn toolkit(world: &World) -> Option<String> {
+    let note =
+        world.machine.no_toolkit.as_ref().filter(|_| report(world).is_some_and(|r| r.lacks.generator))?;
+    Some(format!("The charm makes the CDI data itself, since {}", note.why))
 }
 
 /// `export-gpu-config`

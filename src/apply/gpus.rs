@@ -2,6 +2,8 @@
 
 use super::{Outcome, Trouble};
 use crate::host::cmd::{cmd, tail};
+use crate::host::fs::{self, Root};
+use crate::juju::tools;
 use crate::paths;
 use anyhow::Result;
 use std::time::Duration;
@@ -16,6 +18,14 @@ pub fn look() -> Outcome {
         Ok(out) => Ok(Err(Trouble(format!("The GPUs can't be looked at: {}", tail(&out.stderr))))),
         Err(why) => Ok(Err(Trouble(format!("The GPUs can't be looked at: {why:#}")))),
     }
+}
+
+/// Undoes what was changed about the GPUs. They may be gone, or hang: then there is nothing to undo.
+pub fn restore(root: &Root) -> Result<()> {
+    if let Err(why) = cmd(paths::GPU_PROGRAM).arg("restore").deadline(PATIENCE).run() {
+        tools::log("WARNING", &format!("GPUs are not as they were found: {why:#}"));
+    }
+    fs::remove(&root.path(paths::GPU_PERSISTENCE))
 }
 
 /// Lets systemd look again when something changes, or no more.

@@ -3,6 +3,7 @@
 mod containers;
 mod gpus;
 mod keys;
+mod packages;
 mod programs;
 mod services;
 mod volumes;
@@ -56,6 +57,9 @@ impl Applier<'_> {
                 programs::install(self.root, Path::new(&self.context.charm_dir), stamp)?;
             }
             Step::LookAtGpus => return gpus::look(),
+            Step::RestoreGpus => gpus::restore(self.root)?,
+            Step::InstallPackages(order) => return packages::install(self.root, self.world, order),
+            Step::RemovePackages(purposes) => return packages::remove(self.root, purposes),
             Step::WatchGpus(on) => gpus::watch(*on)?,
             Step::Write(file) => self.write(file)?,
             Step::Remove(path) => fs::remove(&self.root.path(path))?,

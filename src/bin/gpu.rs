@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use concourse_ci_machine::cdi::tree::Trees;
 use concourse_ci_machine::gpu::ask::Asker;
-use concourse_ci_machine::gpu::refresh::{Paths, refresh};
+use concourse_ci_machine::gpu::refresh::{Paths, refresh, restore};
 use concourse_ci_machine::gpu::scan::Look;
 use concourse_ci_machine::gpu::settle::settle;
 use concourse_ci_machine::gpu::{ladder, nvml, wanted};
@@ -16,7 +16,8 @@ use std::time::Duration;
 const USAGE: &str =
     "usage: concourse-gpu refresh [--policy FILE] [--out DIR] [--trees DIR] [--hook PROGRAM] [--root DIR]
        concourse-gpu diagnose [the same]
-       concourse-gpu nvml [--library FILE] [--node DEVICE]…";
+       concourse-gpu restore [the same]
+       concourse-gpu nvml [--library FILE] [--node DEVICE]… [--persist on] [--release GPU]…";
 
 /// Of everything; who waits for us has other things to do. What is written last stays.
 const SECONDS: u32 = 20;
@@ -48,8 +49,8 @@ fn run(args: &[String]) -> Result<String> {
         options.entry(name).or_default().push(value);
     }
     let known: &[&str] = match command.as_str() {
-        "refresh" | "diagnose" => &["--policy", "--out", "--trees", "--hook", "--root"],
-        "nvml" => &["--library", "--node"],
+        "refresh" | "diagnose" | "restore" => &["--policy", "--out", "--trees", "--hook", "--root"],
+        "nvml" => &["--library", "--node", "--persist", "--release"],
         _ => bail!("{USAGE}"),
     };
     if let Some(unknown) = options.keys().find(|name| !known.contains(name)) {
@@ -61,7 +62,10 @@ fn run(args: &[String]) -> Result<String> {
     if command == "nvml" {
         let nodes: Vec<PathBuf> = options.get("--node").into_iter().flatten().map(PathBuf::from).collect();
         let library = options.get("--library").and_then(|v| v.last()).map(OsStr::new);
-        return Ok(serde_json::to_string(&nvml::ask(library, &nodes))?);
+        let release = options.get("--release").into_iter().flatten().map(|id| (*id).to_owned()).collect();
+        let on = options.get("--persist").is_some_and(|word| word.last() == Some(&"on"));
+        let persistence = nvml::Persistence { on, release };
+        return Ok(serde_json::to_string(&nvml::ask(library, &nodes, &persistence))?);
     }
     // A file system that hangs, a lock that nobody gives back: the default of this signal ends the program.
     nix::unistd::alarm::set(SECONDS);
@@ -78,6 +82,9 @@ fn run(args: &[String]) -> Result<String> {
     let program = std::env::current_exe().context("this program's path is not known")?;
     let asker =
         Asker { program, args: vec!["nvml".into()], deadline: ANSWER, stuck: paths.out.join("stuck") };
+    if command == "restore" {
+        return restore(&Look::at(root), &asker, &paths).map(|()| String::new());
+    }
     let report = refresh(&Look::at(root), &asker, &paths)?;
     Ok(match command.as_str() {
         "refresh" => serde_json::to_string(&report)?,

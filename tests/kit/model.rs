@@ -7,6 +7,7 @@ use concourse_ci_machine::gpu::decide::Report;
 use concourse_ci_machine::gpu::wanted::Wanted;
 use concourse_ci_machine::host::fs::Owner;
 use concourse_ci_machine::install::{Installed, Origin};
+use concourse_ci_machine::packages::{Entry, What};
 use concourse_ci_machine::parse::Version;
 use concourse_ci_machine::paths;
 use concourse_ci_machine::plan::plan;
@@ -22,6 +23,8 @@ pub struct Model {
     pub broken: BTreeSet<Version>,
     /// Services that come up with no version but 8.2.5.
     pub deaf: BTreeSet<Role>,
+    /// Why packages can be neither installed nor removed.
+    pub no_packages: Option<String>,
     /// Stop after so many steps, as kill -9 would.
     pub cut: Option<usize>,
 }
@@ -71,6 +74,23 @@ impl Model {
             Step::RemoveUser => machine.user = None,
             Step::InstallPrograms(stamp) => machine.programs = Some(stamp.clone()),
             Step::WatchGpus(on) => machine.gpus_watched = *on,
+            Step::RestoreGpus => machine.gpus_persist = false,
+            Step::InstallPackages(order) => {
+                if let Some(why) = &self.no_packages {
+                    return Err(why.clone());
+                }
+                let entry =
+                    Entry { purpose: order.what.purpose(), held: matches!(order.what, What::Libraries(_)) };
+                machine.packages.packages.insert(order.what.to_string(), entry);
+                machine.packages.driver_boot =
+                    matches!(order.what, What::Driver { .. }).then(|| order.boot.clone());
+            }
+            Step::RemovePackages(purposes) => {
+                if let Some(why) = &self.no_packages {
+                    return Err(why.clone());
+                }
+                machine.packages.packages.retain(|_, entry| !purposes.contains(&entry.purpose));
+            }
             Step::LookAtGpus => machine.gpus = Some(report(&wanted)),
             Step::Write(file) if file.path == paths::CLAIM => machine.claim = Some(file.text.clone()),
             Step::Write(file) => {
