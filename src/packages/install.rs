@@ -76,8 +76,9 @@ fn run(root: &Root, apt: &Apt, order: &Order, progress: &mut dyn FnMut(&str)) ->
         [options.clone(), more.collect(), choice.packages.clone()].concat()
     };
     let mut ledger = Ledger::read(root)?;
-    // Without leave to change what is held or to go back in versions, a plan for what is ours would be none.
-    const OURS: [&str; 3] = ["install", "--allow-change-held-packages", "--allow-downgrades"];
+    // Without leave to change what is held or to go back in versions, there would be no plan for what is ours.
+    const OURS: [&str; 4] =
+        ["install", "--ignore-hold", "--allow-change-held-packages", "--allow-downgrades"];
     let changes = apt.simulate(&args(&OURS))?;
     check(what, &changes, &ledger)?;
     for (name, version) in &changes.new {
@@ -86,13 +87,13 @@ fn run(root: &Root, apt: &Apt, order: &Order, progress: &mut dyn FnMut(&str)) ->
     }
     ledger.write(root)?;
     progress(&format!("Downloading {what}..."));
-    let act = |how: &str, words: &str| {
+    let act = |how: &[&str], words: &str| {
         let bound: &[&str] = if changes.removed.is_empty() { &["--no-remove"] } else { &[] };
-        apt.act(&args(&[&OURS[..], &[how], bound].concat()), words)
+        apt.act(&args(&[&OURS[..], how, bound].concat()), words)
     };
-    let done = act("--download-only", "the download").and_then(|()| {
+    let done = act(&["--download-only"], "the download").and_then(|()| {
         progress(&format!("Installing {what}..."));
-        act("--no-download", "the installation")
+        act(&[], "the installation")
     });
     settle(root, apt, &mut ledger, choice.version.as_deref())?;
     done?;

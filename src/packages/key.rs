@@ -60,7 +60,7 @@ fn packet(bytes: &[u8]) -> Option<(u8, &[u8], usize)> {
     let (tag, start, length) = match first {
         0xc0.. => match *bytes.get(1)? {
             short @ ..192 => (first & 0x3f, 2, usize::from(short)),
-            high @ 192..224 => (first & 0x3f, 3, (usize::from(high) - 192 << 8) + number(2, 1)? + 192),
+            high @ 192..224 => (first & 0x3f, 3, ((usize::from(high) - 192) << 8) + number(2, 1)? + 192),
             255 => (first & 0x3f, 6, number(2, 4)?),
             _ => return None,
         },
