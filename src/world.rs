@@ -39,6 +39,8 @@ pub struct World {
     pub machine: Machine,
     /// What could not be done in this hook, as sentences for the operator.
     pub troubles: BTreeMap<Concern, String>,
+    /// GPUs were looked at in this hook.
+    pub looked: bool,
     /// Services that were (re)started by this hook and given their time.
     pub started: BTreeSet<Role>,
 }

@@ -17,9 +17,12 @@ pub fn steps(world: &World) -> Vec<Step> {
         steps.extend(wanted(world).map(|_| Step::LookAtGpus));
         return steps;
     }
-    // What a look of before said may have been mended since.
-    let looked = !world.troubles.contains_key(&Concern::Gpus);
-    order(world).filter(|_| looked).map(install).unwrap_or_default()
+    match order(world) {
+        // What was missing at the last look may have come since, by a hook that was cut off or by hand.
+        Some(_) if !world.looked => vec![Step::LookAtGpus],
+        Some(order) if !world.troubles.contains_key(&Concern::Gpus) => install(order),
+        _ => vec![],
+    }
 }
 
 fn install(order: Order) -> Vec<Step> {
