@@ -40,9 +40,7 @@ pub struct Paths {
 /// # Errors
 /// The options can't be read, or nothing can be written; what was written last stays.
 pub fn refresh(look: &Look, asker: &Asker, paths: &Paths) -> Result<Report> {
-    crate::host::fs::make_dir(&paths.out)?;
-    let lock = File::create(paths.out.join("lock")).context("failed to make the lock")?;
-    lock.lock().context("failed to lock")?;
+    let _lock = lock(paths)?;
     let wanted: Wanted = match read(&paths.wanted)? {
         Some(text) => serde_json::from_str(&text)
             .with_context(|| format!("{} can't be read", paths.wanted.display()))?,
@@ -84,11 +82,19 @@ pub fn refresh(look: &Look, asker: &Asker, paths: &Paths) -> Result<Report> {
     Ok(report)
 }
 
+fn lock(paths: &Paths) -> Result<File> {
+    crate::host::fs::make_dir(&paths.out)?;
+    let lock = File::create(paths.out.join("lock")).context("failed to make the lock")?;
+    lock.lock().context("failed to lock")?;
+    Ok(lock)
+}
+
 /// Leaves the GPUs themselves as they were found.
 ///
 /// # Errors
 /// Nothing can be written.
 pub fn restore(look: &Look, asker: &Asker, paths: &Paths) -> Result<()> {
+    let _lock = lock(paths)?;
     let nothing = Wanted::nothing();
     let note = Note::read(&paths.out);
     let todo = note.questions(&nothing);
