@@ -21,6 +21,7 @@ pub mod install;
 pub mod juju;
 pub mod observe;
 pub mod oci;
+pub mod packages;
 pub mod parse;
 pub mod paths;
 pub mod plan;

@@ -151,6 +151,25 @@ pub const DRAINED: &str = "/var/lib/concourse/charm/drained";
 pub const FAILED: &str = "/var/lib/concourse/charm/failed-version.json";
 /// The version that an action asked for.
 pub const OVERRIDE: &str = "/var/lib/concourse/charm/wanted-version.json";
+/// Packages that the charm has added.
+pub const PACKAGES: &str = "/var/lib/concourse/charm/packages.json";
+/// Which versions apt takes while it installs them.
+pub const APT_PREFERENCES: &str = "/var/lib/concourse/charm/apt-preferences";
+/// NVIDIA's repository of drivers: list, key, rank.
+pub const CUDA_SOURCE: [&str; 3] = [
+    "/etc/apt/sources.list.d/concourse-ci-machine-cuda.sources",
+    "/etc/apt/keyrings/concourse-ci-machine-cuda.gpg",
+    "/etc/apt/preferences.d/concourse-ci-machine-cuda",
+];
+/// NVIDIA's repository of the container toolkit: list and key.
+pub const TOOLKIT_SOURCE: [&str; 2] = [
+    "/etc/apt/sources.list.d/concourse-ci-machine-toolkit.sources",
+    "/etc/apt/keyrings/concourse-ci-machine-toolkit.gpg",
+];
+/// Why NVIDIA's toolkit, which is not needed, can't be had; gone with the boot.
+pub const NO_TOOLKIT: &str = "/run/concourse-ci-machine/no-toolkit.json";
+/// What `gpu-persistence-mode` has changed, gone with the boot as the mode itself is.
+pub const GPU_PERSISTENCE: &str = "/run/concourse-gpu/persistence.json";
 /// The version that was seen working last.
 pub const PROVEN: &str = "/var/lib/concourse/charm/proven-version";
 
@@ -198,7 +217,7 @@ pub const SHARED_DIRS: [&str; 4] =
 pub const WRITTEN: [&str; 5] = [OPT, ETC, KEYS, STATE, PROGRAMS];
 
 /// All that the charm may leave on a machine; `observe` tells which of it is there.
-pub const OURS: [&str; 21] = [
+pub const OURS: [&str; 26] = [
     WEB_UNIT,
     WORKER.dropin,
     WORKER.unit,
@@ -214,6 +233,11 @@ pub const OURS: [&str; 21] = [
     GPU_TELL,
     GPU_WANTED,
     GPU_RUN,
+    CUDA_SOURCE[0],
+    CUDA_SOURCE[1],
+    CUDA_SOURCE[2],
+    TOOLKIT_SOURCE[0],
+    TOOLKIT_SOURCE[1],
     POLICY,
     WRAPPER_LINK,
     PROGRAMS,

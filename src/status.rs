@@ -1,5 +1,6 @@
 //! What to tell the operator: a list of checks over plain data; the worst finding wins.
 
+use crate::packages::passes;
 use crate::plan::machine::belongs_to_another;
 use crate::render::web::external_url;
 use crate::step::{Level, Status};
@@ -8,7 +9,7 @@ use crate::view::runtime::folder_count;
 use crate::view::tsa::registration;
 use crate::view::version::{Wanted, wanted};
 use crate::view::workers::workers;
-use crate::view::{gpu, web, worker};
+use crate::view::{gpu, packages, web, worker};
 use crate::world::{Concern, Role, Worker, World};
 
 /// The status of the unit.
@@ -52,9 +53,19 @@ pub fn findings(world: &World) -> Vec<Status> {
     }
     if roles.worker {
         found.extend(worker_findings(world));
-        found.extend(gpu::report(world).and_then(|report| report.blocked.clone()).map(blocked));
+        found.extend(gpu_finding(world));
     }
     found
+}
+
+/// What is missing, where that leaves no GPU to give: packages that can't be had tell more of it than the ladder.
+fn gpu_finding(world: &World) -> Option<Status> {
+    let missing = gpu::report(world)?.blocked.clone()?;
+    Some(match world.troubles.get(&Concern::Packages) {
+        Some(why) if passes(why) => waiting(why.clone()),
+        Some(why) => blocked(why.clone()),
+        None => blocked(packages::restart(world).unwrap_or(missing)),
+    })
 }
 
 fn blocked(message: String) -> Status {

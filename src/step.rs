@@ -3,6 +3,7 @@
 use crate::gpu::trial::Asked;
 use crate::install::Order;
 use crate::juju::tools::Bag;
+use crate::packages;
 use crate::parse::Version;
 use crate::world::{Concern, Failed, Override, Role, Volumes, Worker};
 use std::fmt;
@@ -110,6 +111,12 @@ pub enum Step {
     TestGpus(Asked),
     /// Let systemd look at them when something changes, or no more.
     WatchGpus(bool),
+    /// Undo what was changed about GPUs themselves.
+    RestoreGpus,
+    /// Install packages that GPUs need.
+    InstallPackages(packages::Order),
+    /// Remove what was installed for these purposes.
+    RemovePackages(Vec<packages::Purpose>),
     /// Write a file as a whole.
     Write(File),
     /// Remove a file, a link or a tree.
@@ -205,6 +212,7 @@ impl Step {
         match self {
             Step::Install(_) => Some(Concern::Install),
             Step::LookAtGpus => Some(Concern::Gpus),
+            Step::InstallPackages(_) | Step::RemovePackages(_) => Some(Concern::Packages),
             Step::Restart(Role::Web, _) => Some(Concern::Web),
             Step::Restart(Role::Worker, _) => Some(Concern::Worker),
             Step::Restart(Role::Untagged, _) => Some(Concern::Untagged),
@@ -229,6 +237,9 @@ impl fmt::Display for Step {
             Step::LookAtGpus => write!(f, "look at GPUs"),
             Step::TestGpus(_) => write!(f, "test GPUs in a container"),
             Step::WatchGpus(on) => write!(f, "{} GPUs", if *on { "watch" } else { "watch no more" }),
+            Step::RestoreGpus => write!(f, "restore GPUs"),
+            Step::InstallPackages(order) => write!(f, "install {}", order.what),
+            Step::RemovePackages(purposes) => write!(f, "remove packages of {purposes:?}"),
             Step::Write(file) => write!(f, "write {} {:o} {:?}", file.path, file.mode, file.owner),
             Step::Remove(path) => write!(f, "remove {path}"),
             Step::RemoveEmptyDir(path) => write!(f, "remove {path} if empty"),

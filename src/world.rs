@@ -9,6 +9,7 @@ use crate::juju::memory::Memory;
 use crate::juju::tools::Bag;
 use crate::oci::devices::Devices;
 use crate::oci::folders::Found;
+use crate::packages::Ledger;
 use crate::parse::{UnitName, Version};
 pub use crate::role::{Role, Worker};
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,8 @@ pub struct World {
     pub machine: Machine,
     /// What could not be done in this hook, as sentences for the operator.
     pub troubles: BTreeMap<Concern, String>,
+    /// GPUs were looked at in this hook.
+    pub looked: bool,
     /// Services that were (re)started by this hook and given their time.
     pub started: BTreeSet<Role>,
 }
@@ -83,6 +86,8 @@ pub enum Concern {
     Migration,
     /// Looking at GPUs.
     Gpus,
+    /// Packages that GPUs need.
+    Packages,
 }
 
 /// The machine as it is.
@@ -126,6 +131,16 @@ pub struct Machine {
     pub hostname: String,
     /// systemd looks again when something about them changes.
     pub gpus_watched: bool,
+    /// Something about the GPUs themselves was changed, and is to be undone.
+    pub gpus_persist: bool,
+    /// Packages that the charm has added.
+    pub packages: Ledger,
+    /// Why NVIDIA's toolkit was not to be had, if it was not.
+    pub no_toolkit: Option<NoToolkit>,
+    /// `ubuntu 24.04`; empty where it is not told.
+    pub system: String,
+    /// Tells one boot from another.
+    pub boot: String,
     /// The services.
     pub services: BTreeMap<Role, Service>,
     /// What the web node answered.
@@ -144,6 +159,22 @@ pub struct Machine {
     pub leftovers: Vec<String>,
     /// What a killed hook did not get to move into its place, private keys among it.
     pub unfinished: Vec<String>,
+}
+
+/// NVIDIA's toolkit was tried for, and is not to be had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoToolkit {
+    /// What would have to change for another try.
+    pub circumstances: String,
+    /// Why.
+    pub why: String,
+}
+
+impl Machine {
+    /// Whether the toolkit was tried for in the same circumstances.
+    pub fn no_toolkit_for(&self, circumstances: &str) -> bool {
+        self.no_toolkit.as_ref().is_some_and(|note| note.circumstances == circumstances)
+    }
 }
 
 /// A managed file as found.

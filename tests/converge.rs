@@ -5,6 +5,7 @@
 mod kit;
 
 use concourse_ci_machine::event::Goal;
+use concourse_ci_machine::gpu::lacks::Lacks;
 use concourse_ci_machine::step::{Level, Step};
 use concourse_ci_machine::world::{Role, Worker, World};
 use concourse_ci_machine::{paths, plan::plan, status::status};
@@ -21,6 +22,8 @@ enum Happening {
     Untagged(bool),
     Gpus(bool),
     Access(&'static str),
+    Lacks(&'static str),
+    Drivers(bool),
     Version(&'static str),
     Password(&'static str),
     NoDatabase,
@@ -52,6 +55,8 @@ fn happening() -> impl Strategy<Value = Happening> {
         any::<bool>().prop_map(Untagged),
         any::<bool>().prop_map(Gpus),
         prop::sample::select(&["shared", "request", "exclusive"][..]).prop_map(Access),
+        prop::sample::select(&["libraries", "driver", "generator"][..]).prop_map(Lacks),
+        any::<bool>().prop_map(Drivers),
         prop::sample::select(vec!["", "8.2.5", "8.2.6", "8.2.7"]).prop_map(Version),
         prop::sample::select(vec!["one", "two'\"\\%"]).prop_map(Password),
         Just(NoDatabase),
@@ -78,6 +83,12 @@ fn happen(unit: TestUnit, what: &Happening) -> TestUnit {
         Happening::Untagged(on) => unit.config("worker-untagged", *on),
         Happening::Gpus(on) => unit.config("enable-gpu", *on),
         Happening::Access(word) => unit.config("gpu-access", *word),
+        Happening::Drivers(on) => unit.config("install-drivers", *on),
+        Happening::Lacks(what) if unit.world.machine.gpus.is_some() => unit.lacking(Lacks {
+            libraries: (*what == "libraries").then(|| "550.163.01".into()),
+            driver: (*what == "driver").then(|| vec![0x2335]),
+            generator: *what == "generator",
+        }),
         Happening::Version(version) => unit.config("concourse-version", *version),
         Happening::Password(password) => unit.database(password),
         Happening::NoDatabase => unit.unrelated("database:3"),
@@ -96,6 +107,7 @@ fn accident(mut unit: TestUnit, what: &Happening) -> TestUnit {
     match what {
         Happening::Leader(leads) => unit.world.leader = *leads,
         Happening::Reboot => {
+            machine.boot.push('+');
             for service in machine.services.values_mut() {
                 service.active = service.enabled;
             }
@@ -118,6 +130,7 @@ fn accident(mut unit: TestUnit, what: &Happening) -> TestUnit {
                 file.text.push_str("# edited");
             }
         }
+        Happening::Lacks(_) => {}
         Happening::Drained(true) => {
             let root = concourse_ci_machine::host::fs::Owner { uid: 0, gid: 0 };
             let note =
@@ -153,6 +166,7 @@ fn essence(world: &World) -> String {
     world.troubles.clear();
     world.started.clear();
     world.committed = Default::default();
+    world.looked = false;
     format!("{world:?}")
 }
 

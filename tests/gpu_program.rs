@@ -8,7 +8,7 @@ mod machine;
 use concourse_ci_machine::cdi::tree::Trees;
 use concourse_ci_machine::gpu::ask::Asker;
 use concourse_ci_machine::gpu::decide::{Report, decide};
-use concourse_ci_machine::gpu::refresh::{Paths, refresh};
+use concourse_ci_machine::gpu::refresh::{Paths, refresh, restore};
 use concourse_ci_machine::gpu::said::{Answer, Reason};
 use concourse_ci_machine::gpu::scan::Look;
 use concourse_ci_machine::oci::devices::Devices;
@@ -383,4 +383,65 @@ fn a_real_gpu() {
     assert!(
         decision.devices.units.iter().all(|u| u.id.starts_with("GPU-") && u.compute_capability.is_some())
     );
+}
+
+/// Only what was off is switched on, and only that is switched off again.
+#[test]
+fn the_persistence_mode_is_left_as_it_was_found() {
+    let mut run = Run::new("nvidia-1");
+    let modes = tempfile::tempdir().unwrap();
+    let on = || {
+        let mut names: Vec<_> = fs::read_dir(modes.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names.concat()
+    };
+    let script = |variables: &str| {
+        let library = library().display();
+        format!("{variables} NVML=idle exec {PROGRAM} nvml \"$0\" \"$@\" --library {library}")
+    };
+    let changes = script(&format!("NVML_MODES={}", modes.path().display()));
+    let note = run.out.path().join("persistence.json");
+    let want = |run: &mut Run, persistence: bool| {
+        run.machine.wanted.persistence = persistence;
+        let text = serde_json::to_string(&run.machine.wanted).unwrap();
+        fs::write(run.out.path().join("gpu.json"), text).unwrap();
+    };
+    fs::write(modes.path().join("1"), "by the operator").unwrap();
+    want(&mut run, false);
+    run.refresh(&changes);
+    assert_eq!((on().as_str(), note.exists()), ("1", false), "left alone");
+    want(&mut run, true);
+    for _ in 0..2 {
+        let report = run.refresh(&changes);
+        assert_eq!(on(), "01");
+        assert!(report.inventory.gpus.iter().all(|gpu| gpu.persistence == Some(true)));
+    }
+    assert_eq!(fs::read_to_string(&note).unwrap(), r#"{"gpus":["GPU-00000000"],"daemon":false}"#);
+    want(&mut run, false);
+    run.refresh(&changes);
+    assert_eq!((on().as_str(), note.exists()), ("1", false));
+
+    // With the charm gone, too.
+    want(&mut run, true);
+    run.refresh(&changes);
+    assert_eq!((on().as_str(), note.exists()), ("01", true));
+    let out = run.out.path();
+    let paths = Paths { wanted: out.join("gpu.json"), out: out.into(), trees: None, before_tree: || {} };
+    let lstat = |path: &Path| run.machine.lstat(path);
+    restore(&Look::with(run.machine.dir.path(), &lstat), &asker(out, &changes, 2000), &paths).unwrap();
+    assert_eq!((on().as_str(), note.exists()), ("1", false));
+
+    // As in a container, whose host alone may do so: noted, and nothing is worse for it.
+    let report = run.refresh(&script(""));
+    let why = "Persistence mode of GPU-00000000 can't be switched on here (";
+    assert!(report.notes.iter().any(|n| n.starts_with(why)), "{:?}", report.notes);
+    assert!(!note.exists() && !report.blocked.unwrap_or_default().contains("ersistence"));
+    // A driver that hangs keeps nobody from switching it off.
+    fs::write(&note, r#"{"gpus":["GPU-00000000"],"daemon":false}"#).unwrap();
+    want(&mut run, false);
+    run.refresh("exec sleep 600");
+    assert!(!note.exists());
 }

@@ -66,8 +66,12 @@ fn golden(decision: &Decision) -> String {
         .iter()
         .map(|gpu| sorted(brief(serde_json::to_value(gpu).unwrap())).to_string())
         .collect();
+    let lacks = match report.lacks == Default::default() {
+        true => String::new(),
+        false => format!("\nlacks: {}", serde_json::to_string(&report.lacks).unwrap()),
+    };
     format!(
-        "{status}\nnotes: {}\ntags: {}\n\n{}\n\n{}\n{}\n{}\n{}",
+        "{status}\nnotes: {}\ntags: {}{lacks}\n\n{}\n\n{}\n{}\n{}\n{}",
         report.notes.join("\n       "),
         report.tags.join(" "),
         serde_json::to_string(&report.inventory.machine).unwrap(),
@@ -143,6 +147,7 @@ fn decisions_touch_nothing() {
         "scan",
         "nvml.rs",
         "ask.rs",
+        "persistence.rs",
         "refresh.rs",
         "settle.rs",
         "tell.rs",

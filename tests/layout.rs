@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// From the outside in, with a rank: a module may use those of its own rank and of greater ones, and none of a smaller
 /// one. `true` ones are pure: they touch nothing.
-const LAYERS: [(&str, u8, bool); 22] = [
+const LAYERS: [(&str, u8, bool); 23] = [
     ("bin", 0, false),
     ("hook", 1, false),
     ("actions", 2, true),
@@ -23,6 +23,7 @@ const LAYERS: [(&str, u8, bool); 22] = [
     ("gpu", 7, false),
     ("cdi", 8, false),
     ("install", 8, false),
+    ("packages", 8, false),
     ("event", 8, true),
     ("host", 9, false),
     ("config", 10, true),

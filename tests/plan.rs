@@ -5,6 +5,8 @@
 #[path = "plan/gpus.rs"]
 mod gpus;
 mod kit;
+#[path = "plan/packages.rs"]
+mod packages;
 #[path = "plan/untagged.rs"]
 mod untagged;
 

@@ -49,10 +49,18 @@ pub fn diagnose(world: &World) -> Answer {
     if let Some(test) = test {
         answer.results.insert("last-test".to_owned(), last(test, fits.is_some()));
     }
-    if !report.notes.is_empty() {
-        answer.results.insert("notes".to_owned(), report.notes.join("\n"));
+    let notes: Vec<String> = report.notes.iter().cloned().chain(toolkit(world)).collect();
+    if !notes.is_empty() {
+        answer.results.insert("notes".to_owned(), notes.join("\n"));
     }
     answer
+}
+
+/// Why NVIDIA's generator is not there, if it was tried for.
+fn toolkit(world: &World) -> Option<String> {
+    let note =
+        world.machine.no_toolkit.as_ref().filter(|_| report(world).is_some_and(|r| r.lacks.generator))?;
+    Some(format!("The charm makes the CDI data itself, since {}", note.why))
 }
 
 fn last(test: &Outcome, fits: bool) -> String {

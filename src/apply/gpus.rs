@@ -3,7 +3,8 @@
 use super::{Outcome, Trouble};
 use crate::gpu::trial::{self, Asked, Verdict};
 use crate::host::cmd::{cmd, tail};
-use crate::host::fs::{Root, write_atomic};
+use crate::host::fs::{self, Root, write_atomic};
+use crate::juju::tools;
 use crate::paths;
 use anyhow::Result;
 use std::time::Duration;
@@ -57,6 +58,14 @@ pub fn test(root: &Root, asked: &Asked) -> Result<()> {
     };
     let outcome = serde_json::to_vec(&trial::Outcome::without(Verdict::NotTried, why))?;
     write_atomic(&root.path(paths::GPU_TEST), &outcome, 0o644, None)
+}
+
+/// Undoes what was changed about the GPUs. They may be gone, or hang: then there is nothing to undo.
+pub fn restore(root: &Root) -> Result<()> {
+    if let Err(why) = cmd(paths::GPU_PROGRAM).arg("restore").deadline(PATIENCE).run() {
+        tools::log("WARNING", &format!("GPUs are not as they were found: {why:#}"));
+    }
+    fs::remove(&root.path(paths::GPU_PERSISTENCE))
 }
 
 /// Lets systemd look again when something changes, or no more.

@@ -3,6 +3,7 @@
 mod containers;
 mod gpus;
 mod keys;
+mod packages;
 mod programs;
 mod services;
 mod volumes;
@@ -17,7 +18,7 @@ use crate::observe::{RECORD, Session};
 use crate::parse::Version;
 use crate::paths;
 use crate::step::{File, FileOwner, Step};
-use crate::world::{Concern, Failed, Worker, World};
+use crate::world::{Concern, Failed, Role, Worker, World};
 use anyhow::Result;
 use serde::Serialize;
 use std::path::Path;
@@ -55,8 +56,18 @@ impl Applier<'_> {
             Step::InstallPrograms(stamp) => {
                 programs::install(self.root, Path::new(&self.context.charm_dir), stamp)?;
             }
-            Step::LookAtGpus => return gpus::look(),
             Step::TestGpus(asked) => gpus::test(self.root, asked)?,
+            Step::LookAtGpus => {
+                self.session.looked = true;
+                return gpus::look();
+            }
+            Step::RestoreGpus => gpus::restore(self.root)?,
+            Step::InstallPackages(order) => {
+                // Who was started without them is started again with what they bring.
+                self.session.started.retain(|role| *role == Role::Web);
+                return packages::install(self.root, self.world, order);
+            }
+            Step::RemovePackages(purposes) => return packages::remove(self.root, purposes),
             Step::WatchGpus(on) => gpus::watch(*on)?,
             Step::Write(file) => self.write(file)?,
             Step::Remove(path) => fs::remove(&self.root.path(path))?,

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use concourse_ci_machine::cdi::tree::Trees;
 use concourse_ci_machine::gpu::ask::Asker;
-use concourse_ci_machine::gpu::refresh::{Paths, refresh};
+use concourse_ci_machine::gpu::refresh::{Paths, refresh, restore};
 use concourse_ci_machine::gpu::scan::Look;
 use concourse_ci_machine::gpu::settle::{Stamp, settle};
 use concourse_ci_machine::gpu::{ladder, nvml, tell, trial, wanted};
@@ -20,10 +20,11 @@ use std::time::Duration;
 const USAGE: &str =
     "usage: concourse-gpu refresh [--policy FILE] [--out DIR] [--trees DIR] [--hook PROGRAM] [--root DIR]
        concourse-gpu diagnose [the same]
+       concourse-gpu restore [the same]
        concourse-gpu test [--count N] [--devices IDS]
        concourse-gpu test-clean|probe
        concourse-gpu news|tell [--root DIR]
-       concourse-gpu nvml [--library FILE] [--node DEVICE]…";
+       concourse-gpu nvml [--library FILE] [--node DEVICE]… [--persist on] [--release GPU]…";
 
 /// Of one look; who waits for us has other things to do. What is written last stays.
 const SECONDS: u32 = 20;
@@ -61,8 +62,8 @@ fn run(args: &[String]) -> Result<String> {
         options.entry(name).or_default().push(value);
     }
     let known: &[&str] = match command.as_str() {
-        "refresh" | "diagnose" => &["--policy", "--out", "--trees", "--hook", "--root"],
-        "nvml" => &["--library", "--node"],
+        "refresh" | "diagnose" | "restore" => &["--policy", "--out", "--trees", "--hook", "--root"],
+        "nvml" => &["--library", "--node", "--persist", "--release"],
         "test" => &["--count", "--devices"],
         "test-clean" | "probe" => &[],
         "news" | "tell" => &["--root"],
@@ -77,7 +78,10 @@ fn run(args: &[String]) -> Result<String> {
     if command == "nvml" {
         let nodes: Vec<PathBuf> = options.get("--node").into_iter().flatten().map(PathBuf::from).collect();
         let library = options.get("--library").and_then(|v| v.last()).map(OsStr::new);
-        return Ok(serde_json::to_string(&nvml::ask(library, &nodes))?);
+        let release = options.get("--release").into_iter().flatten().map(|id| (*id).to_owned()).collect();
+        let on = options.get("--persist").is_some_and(|word| word.last() == Some(&"on"));
+        let persistence = nvml::Persistence { on, release };
+        return Ok(serde_json::to_string(&nvml::ask(library, &nodes, &persistence))?);
     }
     if command == "tell" {
         return tell::tell(&Root::new(option("--root", "/")), PATIENCE);
@@ -109,6 +113,9 @@ fn run(args: &[String]) -> Result<String> {
     let program = std::env::current_exe().context("this program's path is not known")?;
     let asker =
         Asker { program, args: vec!["nvml".into()], deadline: ANSWER, stuck: files.out.join("stuck") };
+    if command == "restore" {
+        return restore(&Look::at(&root), &asker, &files).map(|()| String::new());
+    }
     let mut looks = 0;
     let report = loop {
         settle(&root.join("dev"));

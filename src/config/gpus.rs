@@ -3,7 +3,7 @@
 use super::choices::one_of;
 use super::options::list;
 use crate::oci::policy::{Access, DefaultCount, Leases};
-use crate::parse::{Invalid, TimeLimit, shown};
+use crate::parse::{DriverBranch, Invalid, TimeLimit, shown};
 
 /// Which tasks get GPUs.
 pub(super) fn access(text: &str) -> Result<Access, Invalid> {
@@ -68,6 +68,11 @@ pub(super) fn lease_wait(text: &str) -> Result<TimeLimit, Invalid> {
             )))
         }
     }
+}
+
+/// A branch of NVIDIA's driver; `None`: the newest for servers.
+pub(super) fn driver_branch(text: &str) -> Result<Option<DriverBranch>, Invalid> {
+    if text == "auto" { Ok(None) } else { text.parse().map(Some) }
 }
 
 #[cfg(test)]

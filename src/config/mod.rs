@@ -18,7 +18,7 @@ pub use settings::{secret_settings, settings_for};
 pub use urls::{ExternalUrl, UrlTemplate};
 
 use crate::oci::policy::{Access, DefaultCount};
-use crate::parse::{Invalid, SecretId, Sha256, Tag, TimeLimit, UserName, Version, shown};
+use crate::parse::{DriverBranch, Invalid, SecretId, Sha256, Tag, TimeLimit, UserName, Version, shown};
 use options::{Options, list};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -89,6 +89,12 @@ pub struct Config {
     pub gpu_replicas: u32,
     /// `gpu-lease-wait`: at most [`crate::oci::policy::Leases::MAX_WAIT`].
     pub gpu_lease_wait: TimeLimit,
+    /// `gpu-persistence-mode`
+    pub gpu_persistence: bool,
+    /// `install-drivers`
+    pub install_drivers: bool,
+    /// `nvidia-driver-branch`; `None`: the newest for servers.
+    pub driver_branch: Option<DriverBranch>,
     /// `folder-mounts`
     pub folder_mounts: FolderMounts,
     /// `volume-driver`
@@ -132,6 +138,9 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
     let gpu_default_count = o.parsed("gpu-default-count", gpus::default_count);
     let gpu_replicas = o.number("gpu-replicas").and_then(|n| o.keep("gpu-replicas", gpus::replicas(n)));
     let gpu_lease_wait = o.parsed("gpu-lease-wait", gpus::lease_wait);
+    let gpu_persistence = o.flag("gpu-persistence-mode");
+    let install_drivers = o.flag("install-drivers");
+    let driver_branch = o.parsed("nvidia-driver-branch", gpus::driver_branch);
     let folder_mounts = o.parsed("folder-mounts", str::parse);
     let volume_driver = o.parsed("volume-driver", str::parse);
     let tags = o.parsed("tag", |text| list(text, |part| Tag::try_from(part)));
@@ -172,6 +181,9 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
             gpu_default_count: gpu_default_count?,
             gpu_replicas: gpu_replicas?,
             gpu_lease_wait: gpu_lease_wait?,
+            gpu_persistence: gpu_persistence?,
+            install_drivers: install_drivers?,
+            driver_branch: driver_branch?,
             folder_mounts: folder_mounts?,
             volume_driver: volume_driver?,
             tags: tags?,

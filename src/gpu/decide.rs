@@ -3,6 +3,7 @@
 use super::facts::Facts;
 use super::generate::{Origin, Prepared, prepare};
 use super::inventory::{Inventory, State, inventory};
+use super::lacks::{Lacks, lacks};
 use super::ladder::{self, Ladder, Seen, ladders};
 use super::said::Answer;
 use super::select::select;
@@ -32,6 +33,8 @@ pub struct Report {
     pub inventory: Inventory,
     /// What `gpu-diagnose` prints.
     pub ladders: Vec<Ladder>,
+    /// What packages would mend.
+    pub lacks: Lacks,
 }
 
 impl Report {
@@ -75,7 +78,9 @@ pub fn decide(
     let ladders = ladders(&seen, wanted);
     let kept = last.filter(|_| *answer == Answer::Hung).and_then(|last| keep(facts, wanted, last));
     drop_broken(&mut prepared, &ladders);
-    let mut report = Report { ladders, notes: prepared.problems.clone(), ..Report::default() };
+    prepared.problems.extend(unpersisted(answer));
+    let lacks = lacks(facts, &prepared, &ladders);
+    let mut report = Report { ladders, lacks, notes: prepared.problems.clone(), ..Report::default() };
     if let Some((inventory, devices)) = kept {
         report
             .notes
@@ -96,6 +101,15 @@ pub fn decide(
         report.notes.extend(gaps.map(|(_, missing)| missing.message.clone()));
     }
     decision
+}
+
+/// In a container it is the host's affair, and nowhere does a task fail for it.
+fn unpersisted(answer: &Answer) -> Option<String> {
+    let Answer::Said(said) = answer else { return None };
+    let (id, why) = said.refused.iter().next()?;
+    Some(format!(
+        "Persistence mode of {id} can't be switched on here ({why}): run sudo nvidia-smi -pm 1, in a container on its host"
+    ))
 }
 
 /// What was, and whether it stays.

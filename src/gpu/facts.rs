@@ -31,6 +31,8 @@ pub struct Facts {
     pub kfd: Vec<Kfd>,
     /// Files of NVIDIA's driver for programs.
     pub files: DriverFiles,
+    /// NVIDIA's generator of CDI specs is there.
+    pub generator: bool,
     /// All CDI files.
     pub cdi: Vec<Cdi>,
 }

@@ -6,7 +6,7 @@
 //!                                                                  └─ ladder, selection, tags, exports
 //! ```
 //!
-//! `scan`, `nvml`, `ask` and `refresh` touch the machine, the rest is pure. The program `concourse-gpu` is `refresh` and
+//! `scan`, `nvml`, `ask`, `persistence` and `refresh` touch the machine, the rest is pure. The program `concourse-gpu` is `refresh` and
 //! the child.
 
 pub mod ask;
@@ -16,8 +16,10 @@ pub mod facts;
 pub mod generate;
 pub mod hsa;
 pub mod inventory;
+pub mod lacks;
 pub mod ladder;
 pub mod nvml;
+pub mod persistence;
 pub mod refresh;
 pub mod said;
 pub mod scan;

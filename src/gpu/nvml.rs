@@ -12,8 +12,17 @@ use std::path::PathBuf;
 /// Where the library is: for the loader to find, and where WSL has it.
 const LIBRARIES: [&str; 2] = ["libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"];
 
+/// What is to be done about the persistence mode before anything is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Persistence {
+    /// It is to be on, for all.
+    pub on: bool,
+    /// GPUs for which it is to be off again.
+    pub release: Vec<String>,
+}
+
 /// Opens the nodes, then asks the library. May hang for as long as the driver does.
-pub fn ask(library: Option<&OsStr>, nodes: &[PathBuf]) -> Answer {
+pub fn ask(library: Option<&OsStr>, nodes: &[PathBuf], persistence: &Persistence) -> Answer {
     let closed = nodes.iter().filter_map(|path| {
         let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
         opened.err().map(|why| (path.clone(), super::said_by(&why)))
@@ -27,7 +36,8 @@ pub fn ask(library: Option<&OsStr>, nodes: &[PathBuf]) -> Answer {
     for library in tried {
         match Nvml::builder().lib_path(library).init() {
             Ok(nvml) => {
-                return said(&nvml).map_or_else(failure, |said| Answer::Said(Said { closed, ..said }));
+                return said(&nvml, persistence)
+                    .map_or_else(failure, |said| Answer::Said(Said { closed, ..said }));
             }
             Err(why) => {
                 // The first that is there has the word.
@@ -56,17 +66,38 @@ fn failure(why: NvmlError) -> Answer {
     Answer::Failed { reason, text: why.to_string() }
 }
 
-fn said(nvml: &Nvml) -> Result<Said, NvmlError> {
+fn said(nvml: &Nvml, persistence: &Persistence) -> Result<Said, NvmlError> {
     let cuda = nvml.sys_cuda_driver_version().ok();
     let cuda = cuda.map(|v| format!("{}.{}", cuda_driver_version_major(v), cuda_driver_version_minor(v)));
     let mut said = Said { driver: nvml.sys_driver_version().ok(), cuda, ..Said::default() };
     for index in 0..nvml.device_count()? {
-        match nvml.device_by_index(index).and_then(|device| gpu(nvml, index, &device)) {
+        let device = nvml.device_by_index(index).and_then(|mut device| {
+            persist(&mut device, persistence, &mut said)?;
+            gpu(nvml, index, &device)
+        });
+        match device {
             Ok(gpu) => said.gpus.push(gpu),
             Err(why) => _ = said.silent.insert(index.to_string(), why.to_string()),
         }
     }
     Ok(said)
+}
+
+fn persist(device: &mut Device, wanted: &Persistence, said: &mut Said) -> Result<(), NvmlError> {
+    let id = device.uuid()?;
+    // Where it can't be told, as on WSL, it can't be changed.
+    let Ok(is_on) = device.is_in_persistent_mode() else { return Ok(()) };
+    if wanted.on && !is_on {
+        match device.set_persistent(true) {
+            Ok(()) => said.persisted.push(id),
+            Err(NvmlError::NotSupported) => {}
+            Err(why) => _ = said.refused.insert(id, why.to_string()),
+        }
+    } else if is_on && wanted.release.contains(&id) {
+        // One that can't be switched off is no worse than before.
+        let _off = device.set_persistent(false);
+    }
+    Ok(())
 }
 
 fn gpu(nvml: &Nvml, index: u32, device: &Device) -> Result<SaidGpu, NvmlError> {

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `OUT/devices.json` | the wrapper: units that `gpu-device-ids` lets tasks have, and what a container gets of each |
 //! | `OUT/inventory.json` | the charm: [`Report`](super::decide::Report) |
+//! | `OUT/persistence.json` | what is to be undone about the GPUs themselves: [`super::persistence`] |
 //! | `OUT/lock`, `OUT/stuck` | a refresh runs; a child of NVML waits in the kernel |
 
 use super::ask::Asker;
 use super::decide::{Decision, Report, decide};
 use super::facts::{Facts, Machine};
 use super::generate::Origin;
+use super::persistence::Note;
 use super::said::Answer;
 use super::scan::{Look, scan};
 use super::wanted::Wanted;
@@ -38,9 +40,7 @@ pub struct Paths {
 /// # Errors
 /// The options can't be read, or nothing can be written; what was written last stays.
 pub fn refresh(look: &Look, asker: &Asker, paths: &Paths) -> Result<Report> {
-    crate::host::fs::make_dir(&paths.out)?;
-    let lock = File::create(paths.out.join("lock")).context("failed to make the lock")?;
-    lock.lock().context("failed to lock")?;
+    let _lock = lock(paths)?;
     let wanted: Wanted = match read(&paths.wanted)? {
         Some(text) => serde_json::from_str(&text)
             .with_context(|| format!("{} can't be read", paths.wanted.display()))?,
@@ -51,9 +51,15 @@ pub fn refresh(look: &Look, asker: &Asker, paths: &Paths) -> Result<Report> {
     let last: Option<Report> = read(&report_path).ok().flatten().and_then(|t| serde_json::from_str(&t).ok());
     let before: Option<Devices> =
         read(&devices_path).ok().flatten().and_then(|t| serde_json::from_str(&t).ok());
+    let mut note = Note::read(&paths.out);
+    if paths.trees.is_some() {
+        note.start_daemon(&wanted)?;
+    }
     let facts = scan(look);
-    let ask = wanted.has(Vendor::Nvidia) && is_worth_asking(&facts);
-    let answer = if ask { asker.ask(&questions(&facts)) } else { Answer::NotAsked };
+    let todo = note.questions(&wanted);
+    let ask = (wanted.has(Vendor::Nvidia) || !todo.is_empty()) && is_worth_asking(&facts);
+    let answer = if ask { asker.ask(&[questions(&facts), todo].concat()) } else { Answer::NotAsked };
+    note.keep(&wanted, &answer)?;
     let mut decision = decide(&facts, &answer, &wanted, last.as_ref().zip(before.as_ref()));
     if let Some(trees) = paths.trees.as_ref().filter(|_| !decision.kept) {
         (paths.before_tree)();
@@ -74,6 +80,28 @@ pub fn refresh(look: &Look, asker: &Asker, paths: &Paths) -> Result<Report> {
         let _rubbish = trees.clean(&keep);
     }
     Ok(report)
+}
+
+fn lock(paths: &Paths) -> Result<File> {
+    crate::host::fs::make_dir(&paths.out)?;
+    let lock = File::create(paths.out.join("lock")).context("failed to make the lock")?;
+    lock.lock().context("failed to lock")?;
+    Ok(lock)
+}
+
+/// Leaves the GPUs themselves as they were found.
+///
+/// # Errors
+/// Nothing can be written.
+pub fn restore(look: &Look, asker: &Asker, paths: &Paths) -> Result<()> {
+    let _lock = lock(paths)?;
+    let nothing = Wanted::nothing();
+    let note = Note::read(&paths.out);
+    let todo = note.questions(&nothing);
+    let facts = scan(look);
+    let ask = !todo.is_empty() && is_worth_asking(&facts);
+    let answer = if ask { asker.ask(&[questions(&facts), todo].concat()) } else { Answer::NotAsked };
+    note.keep(&nothing, &answer)
 }
 
 /// Without a driver NVML has nothing to say, and without its library nobody to say it.

@@ -54,6 +54,10 @@ pub struct Said {
     pub gpus: Vec<SaidGpu>,
     /// By index, GPUs that it counts and can't tell about.
     pub silent: BTreeMap<String, String>,
+    /// Ids of GPUs whose persistence mode was switched on.
+    pub persisted: Vec<String>,
+    /// By id, why it can't be switched on.
+    pub refused: BTreeMap<String, String>,
     /// By path, why nodes can't be opened; those that can aren't here.
     pub closed: BTreeMap<PathBuf, String>,
 }

@@ -22,12 +22,15 @@ pub struct Wanted {
     pub units: Option<Vec<String>>,
     /// `gpu-access`, a tag.
     pub access: Access,
+    /// `gpu-persistence-mode`: NVIDIA's driver stays loaded between tasks.
+    #[serde(default)]
+    pub persistence: bool,
 }
 
 impl Wanted {
     /// What a worker without GPUs wants.
     pub fn nothing() -> Self {
-        Self { vendors: vec![], units: None, access: Access::Shared }
+        Self { vendors: vec![], units: None, access: Access::Shared, persistence: false }
     }
 
     /// Whether GPUs of this vendor are used.

@@ -39,6 +39,8 @@ pub struct Session {
     pub options: Option<(serde_json::Map<String, serde_json::Value>, bool)>,
     /// What could not be done.
     pub troubles: BTreeMap<Concern, String>,
+    /// GPUs were looked at.
+    pub looked: bool,
     /// What was started.
     pub started: BTreeSet<Role>,
 }
@@ -84,6 +86,7 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
         record: session.record.clone(),
         committed: session.committed.clone().unwrap_or_default(),
         troubles: session.troubles.clone(),
+        looked: session.looked,
         started: session.started.clone(),
     };
     let wanted: Vec<String> = secrets::wanted(&world).into_iter().map(str::to_owned).collect();

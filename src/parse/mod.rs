@@ -3,6 +3,7 @@
 //! Each type has one way in (`FromStr`, `TryFrom<&str>` and serde's `Deserialize` are the same parser), an error
 //! that is one sentence, and a `Display` that gives the canonical text back, which parses to the same value.
 
+mod driver;
 mod ids;
 mod net;
 mod secret;
@@ -11,6 +12,7 @@ mod text;
 mod time;
 mod version;
 
+pub use driver::DriverBranch;
 pub use ids::{SecretId, UnitName};
 pub use net::{DnsName, Host, HostPort};
 pub use secret::Secret;

@@ -26,6 +26,11 @@ pub fn steps(world: &World) -> Vec<Step> {
     steps
 }
 
+/// GPUs are left as they were found.
+pub fn restored(world: &World) -> Option<Step> {
+    (world.machine.gpus_persist && world.machine.programs.is_some()).then_some(Step::RestoreGpus)
+}
+
 fn away(world: &World) -> Vec<Step> {
     let mut steps = vec![];
     if world.machine.gpus_watched {
@@ -37,6 +42,7 @@ fn away(world: &World) -> Vec<Step> {
     if reload {
         steps.push(Step::DaemonReload);
     }
+    steps.extend(restored(world));
     steps.extend(removals(world, &[paths::GPU_WANTED, paths::GPU_TOLD]));
     if world.machine.gpus.is_some() {
         steps.push(Step::Remove(paths::GPU_RUN.into()));

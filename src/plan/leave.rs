@@ -38,6 +38,8 @@ pub fn stop(world: &World) -> Vec<Step> {
 /// The machine is left as it was found; the operator's own `*.local.env` and drop-ins are not ours to remove.
 pub fn remove(world: &World) -> Vec<Step> {
     let mut steps = stop(world);
+    steps.extend(super::gpu::restored(world));
+    steps.extend(super::packages::leave(world));
     let left = &world.machine.leftovers;
     let units = left.iter().any(|path| path.starts_with("/etc/systemd/"));
     steps.extend(world.machine.unfinished.iter().chain(left).cloned().map(Step::Remove));

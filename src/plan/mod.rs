@@ -8,6 +8,7 @@ mod install;
 mod keys;
 mod leave;
 pub(crate) mod machine;
+mod packages;
 mod publish;
 mod runtime;
 mod web;
@@ -41,7 +42,7 @@ pub fn plan(goal: Goal, world: &World) -> Vec<Step> {
             }
             steps.extend(publish::steps(world));
             steps.extend(install::cleanup(world));
-            steps
+            if steps.is_empty() { packages::steps(world) } else { steps }
         }
         Goal::Stop => leave::stop(world),
         Goal::Remove => leave::remove(world),

@@ -29,7 +29,12 @@ pub fn wanted(world: &World) -> Option<Wanted> {
         ComputeRuntime::Rocm => vec![Vendor::Amd],
         ComputeRuntime::Intel => vec![Vendor::Intel],
     };
-    is_worker(world).then(|| Wanted { vendors, units: config.gpu_units.clone(), access: config.gpu_access })
+    is_worker(world).then(|| Wanted {
+        vendors,
+        units: config.gpu_units.clone(),
+        access: config.gpu_access,
+        persistence: config.gpu_persistence,
+    })
 }
 
 /// What was seen, of the options as they are.

@@ -59,7 +59,8 @@ pub fn trees() -> Vec<String> {
 
 impl Machine {
     pub fn load(name: &str) -> Self {
-        let wanted = Wanted { vendors: VENDORS.to_vec(), units: None, access: Access::Shared };
+        let wanted =
+            Wanted { vendors: VENDORS.to_vec(), units: None, access: Access::Shared, persistence: false };
         let mut plan =
             Plan { entries: BTreeMap::new(), nodes: BTreeMap::new(), wanted, answer: Answer::NotAsked };
         plan.read(name);

@@ -1,4 +1,5 @@
-/* libnvidia-ml.so.1 with scripted answers, for tests: NVML=ok|mismatch|no-driver|no-permission|hang|lost|ecc|mig. */
+/* libnvidia-ml.so.1 with scripted answers, for tests: NVML=ok|mismatch|no-driver|no-permission|hang|lost|ecc|mig|idle.
+   idle: persistence mode is off where the file NVML_MODES/N is not there; without NVML_MODES it can't be changed. */
 #include <stdlib.h>
 #include <string.h>
 #include <stdio.h>
@@ -43,7 +44,20 @@ int nvmlDeviceGetMemoryInfo_v2(Device d, struct memory *m) {
 int nvmlDeviceGetBrand(Device d, int *b) { *b = 14; return 0; }
 int nvmlDeviceGetCudaComputeCapability(Device d, int *major, int *minor) { *major = 9; *minor = 0; return 0; }
 int nvmlDeviceGetNumaNodeId(Device d, unsigned int *n) { *n = d->n; return 0; }
-int nvmlDeviceGetPersistenceMode(Device d, int *on) { *on = 1; return 0; }
+static const char *mode(Device d) {
+    static char path[4096];
+    const char *dir = getenv("NVML_MODES");
+    snprintf(path, sizeof path, "%s/%d", dir ? dir : "/nowhere", d->n); return dir ? path : 0;
+}
+int nvmlDeviceGetPersistenceMode(Device d, int *on) {
+    *on = !is("idle") || (mode(d) && !access(mode(d), F_OK)); return 0;
+}
+int nvmlDeviceSetPersistenceMode(Device d, int on) {
+    FILE *file;
+    if (!mode(d)) return 4;
+    if (!on) return unlink(mode(d)) ? 4 : 0;
+    return (file = fopen(mode(d), "w")) ? fclose(file) : 4;
+}
 int nvmlDeviceGetTotalEccErrors(Device d, int kind, int counter, unsigned long long *n) {
     *n = is("ecc") && d->n == 0 ? 3 : 0; return 0;
 }

@@ -4,15 +4,17 @@ use super::unit::KEYS;
 use super::unit::memory;
 use concourse_ci_machine::event::Goal;
 use concourse_ci_machine::gpu::decide::Report;
+use concourse_ci_machine::gpu::lacks::Lacks;
 use concourse_ci_machine::gpu::trial::Outcome;
 use concourse_ci_machine::gpu::wanted::Wanted;
 use concourse_ci_machine::host::fs::Owner;
 use concourse_ci_machine::install::{Installed, Origin};
+use concourse_ci_machine::packages::{Entry, Purpose, What};
 use concourse_ci_machine::parse::Version;
 use concourse_ci_machine::paths;
 use concourse_ci_machine::plan::plan;
 use concourse_ci_machine::step::{FileOwner, SecretSource, Step};
-use concourse_ci_machine::world::{Concern, FileOnDisk, Role, WebInfo, Worker, World};
+use concourse_ci_machine::world::{Concern, FileOnDisk, Machine, Role, WebInfo, Worker, World};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 
@@ -23,6 +25,8 @@ pub struct Model {
     pub broken: BTreeSet<Version>,
     /// Services that come up with no version but 8.2.5.
     pub deaf: BTreeSet<Role>,
+    /// Why packages can be neither installed nor removed.
+    pub no_packages: Option<String>,
     /// Stop after so many steps, as kill -9 would.
     pub cut: Option<usize>,
 }
@@ -37,6 +41,7 @@ impl Model {
     pub fn hook(&mut self, world: &mut World, goal: Goal) -> Vec<String> {
         world.troubles.clear();
         world.started.clear();
+        world.looked = false;
         world.committed = world.record.clone();
         let mut plans = vec![];
         for _ in 0..16 {
@@ -73,7 +78,28 @@ impl Model {
             Step::InstallPrograms(stamp) => machine.programs = Some(stamp.clone()),
             Step::WatchGpus(on) => machine.gpus_watched = *on,
             Step::TestGpus(_) => machine.gpu_test = Some(Outcome::default()),
-            Step::LookAtGpus => machine.gpus = Some(report(&wanted)),
+            Step::RestoreGpus => machine.gpus_persist = false,
+            Step::InstallPackages(order) => {
+                if let Some(why) = &self.no_packages {
+                    return Err(why.clone());
+                }
+                let entry =
+                    Entry { purpose: order.what.purpose(), held: matches!(order.what, What::Libraries(_)) };
+                machine.packages.packages.insert(order.what.to_string(), entry);
+                world.started.retain(|role| *role == Role::Web);
+                machine.packages.driver_boot =
+                    matches!(order.what, What::Driver { .. }).then(|| order.boot.clone());
+            }
+            Step::RemovePackages(purposes) => {
+                if let Some(why) = &self.no_packages {
+                    return Err(why.clone());
+                }
+                machine.packages.packages.retain(|_, entry| !purposes.contains(&entry.purpose));
+            }
+            Step::LookAtGpus => {
+                world.looked = true;
+                machine.gpus = Some(report(&wanted, machine));
+            }
             Step::Write(file) if file.path == paths::CLAIM => machine.claim = Some(file.text.clone()),
             Step::Write(file) => {
                 let owner = match file.owner {
@@ -206,9 +232,26 @@ fn put(world: &mut World, path: &str, text: &str, mode: u32, owner: Owner) {
     }
 }
 
-/// As `concourse-gpu refresh` would say it of a machine with two GPUs.
-fn report(wanted: &Option<Wanted>) -> Report {
+/// As `concourse-gpu refresh` would say it of a machine with two GPUs. What they lack comes with packages; a driver
+/// with the next boot.
+fn report(wanted: &Option<Wanted>, machine: &Machine) -> Report {
+    let lacked = machine.gpus.as_ref().map(|report| report.lacks.clone()).unwrap_or_default();
+    let has = |purpose| machine.packages.has(purpose);
+    let loaded = has(Purpose::Driver) && machine.packages.driver_boot.as_ref() != Some(&machine.boot);
+    let lacks = Lacks {
+        libraries: lacked.libraries.filter(|_| !has(Purpose::Libraries)),
+        driver: lacked.driver.filter(|_| !loaded),
+        generator: lacked.generator && !has(Purpose::Toolkit),
+    };
+    let blocked =
+        lacks.libraries.as_ref().map(|version| format!("NVIDIA's libraries of {version} are missing"));
+    let blocked = blocked
+        .or_else(|| lacks.driver.as_ref().map(|_| "No NVIDIA driver: set install-drivers=true".into()));
+    if blocked.is_some() {
+        return Report { wanted: wanted.clone(), blocked, lacks, ..Report::default() };
+    }
     Report {
+        lacks,
         wanted: wanted.clone(),
         summary: Some("GPU: 2x NVIDIA".into()),
         tags: ["gpu", "gpu-type=nvidia", "gpu-count=2", "gpu-devices=0,1"].map(str::to_owned).to_vec(),

@@ -3,6 +3,7 @@
 use super::model::Model;
 use concourse_ci_machine::config;
 use concourse_ci_machine::event::Goal;
+use concourse_ci_machine::gpu::lacks::Lacks;
 use concourse_ci_machine::juju::memory::{Memory, Relation};
 use concourse_ci_machine::juju::tools::Bag;
 use concourse_ci_machine::plan::plan;
@@ -42,6 +43,7 @@ impl TestUnit {
             committed: Record::default(),
             machine: Machine { arch: "amd64".into(), ..Machine::default() },
             troubles: Default::default(),
+            looked: false,
             started: Default::default(),
         };
         let unit = TestUnit { world, options: Map::new() }.config("deployment-mode", mode);
@@ -126,6 +128,13 @@ impl TestUnit {
     /// One hook; gives the plans of its passes as text.
     pub fn hook(&mut self, goal: Goal) -> Vec<String> {
         Model::default().hook(&mut self.world, goal)
+    }
+
+    /// What NVIDIA's GPUs lack, and nobody has looked since.
+    pub fn lacking(mut self, lacks: Lacks) -> Self {
+        let report = self.world.machine.gpus.get_or_insert_default();
+        report.lacks = lacks;
+        self
     }
 
     /// The plan as a golden shows it.

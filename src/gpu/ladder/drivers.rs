@@ -20,7 +20,7 @@ pub fn driver(facts: &Facts, nouveau: bool) -> Missing {
             "The host of this container has no NVIDIA driver: run sudo ubuntu-drivers install --gpgpu there, and restart it"
         }
         (true, true) => {
-            "nouveau has the GPU and can't compute: install NVIDIA's driver, see gpu-diagnose, and restart"
+            "nouveau has the GPU and can't compute: set install-drivers=true, or install NVIDIA's driver, and restart"
         }
         (true, false) if facts.modules.contains("nvidia") => {
             "NVIDIA's driver is loaded and has taken no GPU: it is too old or too new for this one, see journalctl -k"
@@ -28,11 +28,13 @@ pub fn driver(facts: &Facts, nouveau: bool) -> Missing {
         // A module that isn't signed can't be told from none at all without trying to load it.
         (true, false) if facts.secure_boot == Some(true) => {
             return missing(
-                "No NVIDIA driver is loaded, and Secure Boot takes signed ones only: see gpu-diagnose",
+                "No NVIDIA driver is loaded, and Secure Boot takes signed ones only: set install-drivers=true, or see gpu-diagnose",
                 secure_boot(install),
             );
         }
-        (true, false) => "No NVIDIA driver: run sudo ubuntu-drivers install --gpgpu, and restart",
+        (true, false) => {
+            "No NVIDIA driver: set install-drivers=true, or run sudo ubuntu-drivers install --gpgpu, and restart"
+        }
     };
     missing(message, install)
 }
@@ -62,7 +64,11 @@ pub fn libraries(facts: &Facts) -> Vec<String> {
         let pin = |p: &str| format!("'{p}-{branch}{kind}={version}-*'");
         format!("sudo apt-get install {} {}", pin("libnvidia-compute"), pin("nvidia-utils"))
     };
-    vec!["sudo apt-get update".into(), format!("{} || {}", packages("-server"), packages(""))]
+    vec![
+        "# the charm does this itself, unless something of yours is in the way".into(),
+        "sudo apt-get update".into(),
+        format!("{} || {}", packages("-server"), packages("")),
+    ]
 }
 
 /// Where the reason stands.
@@ -75,7 +81,7 @@ pub fn mismatch(facts: &Facts, module: &str, found: &[&String]) -> Missing {
     let has = found.first().map_or("others", |v| v.as_str());
     if facts.in_container() {
         let message = format!(
-            "NVIDIA's libraries are of {has} and the host's driver of {module}: install {module}, see gpu-diagnose"
+            "NVIDIA's libraries are of {has} and the host's driver of {module}: the charm installs {module}, or see gpu-diagnose"
         );
         return missing(message, libraries(facts));
     }

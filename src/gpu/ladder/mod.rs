@@ -87,6 +87,13 @@ const RUNGS: [&str; 9] = [
     "a container sees it",
 ];
 
+/// The rungs that packages may mend: NVIDIA's kernel driver,
+pub const DRIVER: &str = RUNGS[1];
+/// its libraries,
+pub const LIBRARY: &str = RUNGS[4];
+/// and those of the loaded driver's version.
+pub const MATCH: &str = RUNGS[5];
+
 /// Whether a rung is the host's and LXD's affair in a container: the driver and the nodes.
 pub fn is_passed_on(rung: &str) -> bool {
     RUNGS[1..3].contains(&rung)

@@ -167,8 +167,8 @@ fn library(seen: &Seen) -> Checked {
     let version = facts.nvidia.version.as_deref().unwrap_or("the host's version");
     let library = match facts.machine {
         Machine::Wsl => "libnvidia-ml.so.1 of Windows' driver is missing in /usr/lib/wsl/lib: update the driver on Windows".into(),
-        _ if facts.in_container() => format!("NVIDIA's libraries are missing: install those of the host's driver, {version}, see gpu-diagnose"),
-        _ => format!("NVIDIA's libraries are missing: install those of driver {version}, see gpu-diagnose"),
+        _ if facts.in_container() => format!("NVIDIA's libraries of the host's driver, {version}, are missing: the charm installs them, or see gpu-diagnose"),
+        _ => format!("NVIDIA's libraries of driver {version} are missing: the charm installs them, or see gpu-diagnose"),
     };
     if facts.files.nvml.is_empty() || facts.files.cuda.is_empty() {
         // A spec may have them from elsewhere.

@@ -103,6 +103,11 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
+/// `ubuntu 24.04`; empty where it is not told.
+pub fn system(root: &crate::host::fs::Root) -> anyhow::Result<String> {
+    Ok(machine::system(&Look::at(root.path("/"))).unwrap_or_default())
+}
+
 /// Looks at everything.
 pub fn scan(look: &Look) -> Facts {
     let mut facts = Facts {
@@ -115,6 +120,7 @@ pub fn scan(look: &Look) -> Facts {
         nodes: nodes(look),
         drm: pci::drm(look),
         kfd: amd::kfd(look),
+        generator: look.exists("/usr/bin/nvidia-ctk"),
         ..Facts::default()
     };
     facts.files = files::driver(look, facts.nvidia.version.as_deref());

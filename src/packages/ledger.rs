@@ -1,0 +1,66 @@
+//! What the charm has added to the machine by apt: only that goes again.
+
+use crate::host::fs::{self, Root};
+use crate::paths;
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a package is there for; it goes when that is not wanted any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// NVIDIA's libraries.
+    Libraries,
+    /// NVIDIA's kernel driver, with its libraries.
+    Driver,
+    /// NVIDIA's generator.
+    Toolkit,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ledger {
+    /// Packages that were not there before, by name.
+    pub packages: BTreeMap<String, Entry>,
+    /// The boot in which a driver was installed last: it may have to wait for the next one.
+    pub driver_boot: Option<String>,
+}
+
+/// One package.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// What for.
+    pub purpose: Purpose,
+    /// No upgrade but the charm's own: it has to be of the loaded kernel module's version.
+    pub held: bool,
+}
+
+impl Ledger {
+    /// Reads it; one that was never written is empty.
+    pub(super) fn read(root: &Root) -> Result<Self> {
+        let text = fs::read(&root.path(paths::PACKAGES))?.unwrap_or_default();
+        Ok(serde_json::from_str(&text).unwrap_or_default())
+    }
+
+    /// Writes it; an empty one is none.
+    pub(super) fn write(&self, root: &Root) -> Result<()> {
+        let path = root.path(paths::PACKAGES);
+        match *self == Self::default() {
+            true => fs::remove(&path),
+            false => fs::write_atomic(&path, serde_json::to_string_pretty(self)?.as_bytes(), 0o644, None),
+        }
+    }
+
+    /// Whether anything is there for this.
+    pub fn has(&self, purpose: Purpose) -> bool {
+        self.packages.values().any(|entry| entry.purpose == purpose)
+    }
+
+    /// Names of what is there for one of these.
+    pub(super) fn of(&self, purposes: &[Purpose]) -> Vec<String> {
+        let of = |(name, entry): (&String, &Entry)| purposes.contains(&entry.purpose).then(|| name.clone());
+        self.packages.iter().filter_map(of).collect()
+    }
+}

@@ -1,0 +1,77 @@
+//! What the charm added goes again, and nothing else.
+
+use super::apt::{Apt, Limits, Said};
+use super::ledger::{Ledger, Purpose};
+use super::read::Failure;
+use super::source::Source;
+use super::{Refusal, WAITING};
+use crate::host::fs::{self, Root};
+use crate::install::Proxy;
+use crate::paths;
+use anyhow::Result;
+
+/// Removes what is there for these purposes, and the sources that served them. What something of the operator's has come
+/// to depend on stays, and is theirs from then on.
+///
+/// # Errors
+/// The unexpected. All else is a [`Refusal`].
+pub fn remove(
+    root: &Root,
+    purposes: &[Purpose],
+    limits: &Limits,
+) -> Result<std::result::Result<(), Refusal>> {
+    let mut ledger = Ledger::read(root)?;
+    let proxy = Proxy::default();
+    let apt = Apt::new(root, &proxy, limits);
+    let ours = ledger.of(purposes);
+    let held: Vec<String> = ours.iter().filter(|name| ledger.packages[*name].held).cloned().collect();
+    if let Err(failure) = apt.hold(false, &held).and_then(|()| purge(&apt, &mut ledger, &ours)) {
+        let (why, cure) = failure.told();
+        return Ok(Err(Refusal(match failure {
+            Failure::Busy(_) => format!("{WAITING}{why}, to remove the charm's packages for GPUs"),
+            _ => format!("The charm's packages for GPUs can't be removed, {why}: {cure}"),
+        })));
+    }
+    if !ledger.has(Purpose::Driver) {
+        ledger.driver_boot = None;
+    }
+    let needed = |source: &Source| match source {
+        Source::Cuda => ledger.has(Purpose::Libraries) || ledger.has(Purpose::Driver),
+        Source::Toolkit => ledger.has(Purpose::Toolkit),
+    };
+    for source in Source::ALL.iter().filter(|source| !needed(source)) {
+        source.files().iter().try_for_each(|path| fs::remove(&root.path(path)))?;
+    }
+    fs::remove(&root.path(paths::APT_PREFERENCES))?;
+    ledger.write(root)?;
+    Ok(Ok(()))
+}
+
+/// Removes these of the ledger's packages, configuration included.
+pub(super) fn purge(apt: &Apt, ledger: &mut Ledger, names: &[String]) -> Said<()> {
+    let there = apt.installed()?;
+    let mut ours: Vec<String> = names.iter().filter(|name| there.contains_key(*name)).cloned().collect();
+    let plan = |names: &[String]| apt.simulate(&command(names));
+    let only_ours =
+        |removed: &std::collections::BTreeSet<String>| removed.iter().all(|name| names.contains(name));
+    if !ours.is_empty() && !only_ours(&plan(&ours)?.removed) {
+        // One by one it shows which of them something else needs.
+        let mut free = vec![];
+        for name in ours {
+            if only_ours(&plan(std::slice::from_ref(&name))?.removed) {
+                free.push(name);
+            }
+        }
+        ours = free;
+    }
+    if !ours.is_empty() {
+        apt.act(&command(&ours), "the removal")?;
+    }
+    ledger.packages.retain(|name, _| !names.contains(name));
+    Ok(())
+}
+
+fn command(names: &[String]) -> Vec<String> {
+    let words = ["purge", "--yes", "--quiet", "--no-auto-remove", "--allow-change-held-packages"];
+    words.iter().map(|word| (*word).to_owned()).chain(names.iter().cloned()).collect()
+}
