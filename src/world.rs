@@ -8,6 +8,7 @@ use crate::juju::memory::Memory;
 use crate::juju::tools::Bag;
 use crate::oci::devices::Devices;
 use crate::oci::folders::Found;
+use crate::oci::lease::shown::Shown;
 use crate::parse::{UnitName, Version};
 pub use crate::role::{Role, Worker};
 use serde::{Deserialize, Serialize};
@@ -119,6 +120,8 @@ pub struct Machine {
     pub gpus: Option<Report>,
     /// What containers get of them; read for actions only.
     pub devices: Option<Devices>,
+    /// Who has them, where each task has its own, or why nobody can say; read for actions only.
+    pub leases: Option<Result<Shown, String>>,
     /// Its name; read for actions only.
     pub hostname: String,
     /// systemd looks again when something about them changes.

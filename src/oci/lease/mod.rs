@@ -21,6 +21,7 @@ pub mod live;
 pub mod model;
 pub mod rebuild;
 pub mod say;
+pub mod shown;
 pub mod table;
 pub mod wait;
 
