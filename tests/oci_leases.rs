@@ -261,6 +261,11 @@ fn sick_units_are_not_leased_and_who_waits_for_them_is_told() {
     let a = worker.create("a", &["GPU_COUNT=1"]);
     worker.wait_started("a");
     assert_eq!(worker.units("a"), "GPU-b");
+    // Each of the two files says of its own.
+    fs::write(worker.path("leases/unclean.json"), sick("GPU-b")).unwrap();
+    let both = worker.create("both", &["GPU_COUNT=1"]);
+    assert!(worker.refused("both", both).contains("out of order: 0 (GPU-a) (XID 79), 1 (GPU-b) (XID 79)"));
+    fs::remove_file(worker.path("leases/unclean.json")).unwrap();
     fs::write(worker.path("leases/sick.json"), "{").unwrap();
     let b = worker.create("b", &["GPU_COUNT=2"]);
     until("it stands in line", || worker.waiting() == 1);

@@ -17,6 +17,7 @@ pub mod generate;
 pub mod hsa;
 pub mod inventory;
 pub mod ladder;
+pub mod left;
 pub mod nvml;
 pub mod refresh;
 pub mod said;

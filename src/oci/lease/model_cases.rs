@@ -36,7 +36,13 @@ fn explore(case: &Case, losses: u8) -> usize {
 }
 
 fn places(count: usize, replicas: u32) -> Vec<Place> {
-    let place = |at: usize| Place { id: at.to_string(), memory_mib: 0, group: 0, replicas, sick: false };
+    let place = |at: usize| Place {
+        id: at.to_string(),
+        memory_mib: 0,
+        groups: [None, Some(0)],
+        replicas,
+        sick: false,
+    };
     (0..count).map(place).collect()
 }
 

@@ -124,7 +124,8 @@ impl Shown {
             None => format!("container {container}"),
         };
         for unit in &self.units {
-            let name = unit.names.first().map_or_else(|| unit.id.clone(), |name| format!("{name} ({})", unit.id));
+            let name =
+                unit.names.first().map_or_else(|| unit.id.clone(), |name| format!("{name} ({})", unit.id));
             let _ = write!(text, "{name}  {}", unit.model.as_deref().unwrap_or(""));
             let _ = match (&unit.sick, unit.leases.is_empty()) {
                 (Some(why), _) => writeln!(text, "  out of order: {why}"),
@@ -190,7 +191,8 @@ mod tests {
         assert_eq!(said(r#"["PATH=/bin"]"#), None);
         assert_eq!(said(r#"["BUILD_NAME=", "BUILD_JOB_NAME="]"#), None);
         assert_eq!(said(r#"["BUILD_JOB_NAME=fit\u001b[2J"]"#), Some("fit?[2J".into()));
-        let all = r#"["BUILD_NAME=12", "BUILD_TEAM_NAME=main", "BUILD_JOB_NAME=fit", "BUILD_PIPELINE_NAME=train"]"#;
+        let all =
+            r#"["BUILD_NAME=12", "BUILD_TEAM_NAME=main", "BUILD_JOB_NAME=fit", "BUILD_PIPELINE_NAME=train"]"#;
         assert_eq!(said(all), Some("main/train/fit #12".into()));
         fs::write(dir.path().join("config.json"), "{").unwrap();
         assert_eq!(build(dir.path()), None);
