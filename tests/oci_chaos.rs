@@ -51,18 +51,33 @@ fn shown(stage: &Stage) -> Value {
 #[test]
 #[ignore = "needs root and runc"]
 fn chaos() {
-    if let Some(dir) = std::env::var_os("CHAOS_DIR") {
-        return fire(Path::new(&dir));
+    match std::env::var_os("CHAOS_DIR") {
+        Some(dir) => fire(Path::new(&dir)),
+        None => inside(&[]),
     }
+}
+
+/// The same where cgroups are of version 2 alone.
+#[test]
+#[ignore = "needs root and runc"]
+fn chaos_where_cgroups_are_of_version_2() {
+    let seconds = std::env::var("CHAOS_SECONDS").unwrap_or("10".to_owned());
+    inside(&[("CHAOS_CGROUP", "2"), ("CHAOS_SECONDS", &seconds)]);
+}
+
+/// Starts the fire in a mount namespace of its own.
+fn inside(env: &[(&str, &str)]) {
     let dir = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/chaos/inside.sh");
     let mut own = Command::new("unshare");
     own.args(["--mount", "sh"]).arg(script).arg(dir.path()).arg(std::env::current_exe().unwrap());
-    own.args(["--exact", "chaos", "--ignored", "--nocapture"]).env("CHAOS_DIR", dir.path());
+    own.args(["--exact", "chaos", "--ignored", "--nocapture"]).env("CHAOS_DIR", dir.path()).envs(env.to_vec());
     assert!(reaper::Reaper::get().run(&mut own), "see above");
 }
 
 fn fire(dir: &Path) {
+    let version_2 = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    assert!(version_2 || std::env::var_os("CHAOS_CGROUP").is_none(), "version 2 is not there");
     let stage = Stage::new(dir);
     let containerd = containerd::programs().map(|bin| Mutex::new(Containerd::start(&stage, &bin)));
     if containerd.is_none() {
@@ -111,7 +126,8 @@ fn fire(dir: &Path) {
         + shown["waiters"].as_array().unwrap().len();
     let f = &stage.figures;
     println!(
-        "chaos seed={seed} seconds={seconds:.0} ran={ran} double={} leaks={leaks} {}",
+        "chaos seed={seed} cgroup={} seconds={seconds:.0} ran={ran} double={} leaks={leaks} {}",
+        if version_2 { 2 } else { 1 },
         wrong.lines().count(),
         f.line()
     );

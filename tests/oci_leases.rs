@@ -295,6 +295,21 @@ fn who_asks_for_nothing_takes_no_lock() {
         assert_eq!(locked, units != "none", "{rules} {env:?}");
         worker.end("a", child);
     }
+    // Whoever has the lock, and for however long.
+    let worker = Worker::new(&json!({}));
+    let lock = fs::File::create(worker.path("leases/leases.lock")).unwrap();
+    lock.lock().unwrap();
+    let nothing = worker.create("nothing", &[]);
+    worker.wait_started("nothing");
+    let one = worker.create("one", &["GPU_COUNT=1"]);
+    until("it waits for the lock", || {
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|line| line.contains("->") && line.contains(&format!(" {} ", one.id())))
+    });
+    assert!(!worker.started("one"));
+    drop(lock);
+    worker.wait_started("one");
+    [nothing, one].into_iter().for_each(kill);
     let worker = Worker::new(&json!({"names": false}));
     let child = worker.create("a", &["NVIDIA_VISIBLE_DEVICES=1"]);
     assert!(worker.refused("a", child).contains("names GPUs, which tasks may not on this worker"));

@@ -136,7 +136,7 @@ impl Containerd {
     }
 
     fn exec(&self, stage: &Stage, life: &Life, name: &str, ms: u64) -> i32 {
-        let args = ["tasks", "exec", "--detach", "--null-io", "--exec-id", name, &life.id].map(str::to_owned);
+        let args = ["tasks", "exec", "--detach", "--log-uri", "file:///dev/null", "--exec-id", name, &life.id].map(str::to_owned);
         let args: Vec<String> = args.into_iter().chain(stage.checker(life, ms, 0)).collect();
         stage.reaper.spawn(&mut self.ctr(stage, &args.iter().map(String::as_str).collect::<Vec<_>>()))
     }
