@@ -30,8 +30,9 @@ unit: ## tests that need no machine
 fuzz: ## random input for the runtime wrapper, for FUZZ_SECONDS (else 10)
 	CONCOURSE_RUNTIME_JOURNAL=/dev/null cargo test --profile quick --locked --test oci_properties fuzz -- --ignored --nocapture
 
-chaos: ## leases under fire, with the real runc (root): CHAOS_ROUNDS rounds, else 100000
-	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-100000} cargo test --profile quick --locked --test oci_chaos chaos -- --ignored --nocapture
+chaos: ## leases under fire, with the real runc and containerd (root): CHAOS_ROUNDS rounds, else 100000
+	type -P containerd >/dev/null || [ -n "$${CHAOS_CONTAINERD:-}" ] || apt-get install -y -qq --no-install-recommends containerd
+	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-100000} cargo test --profile quick --locked --test oci_chaos -- --ignored --nocapture --exact chaos
 
 test-tools: ## what tests on machines and the demo need, into target/kit
 	mkdir -p $(KIT)
@@ -50,6 +51,7 @@ machines: test-tools ## tests on LXD machines: real systemd, containerd, Postgre
 
 runtime: ## containers of the real runc (root): the wrapper, leases under fire for half a minute, driver trees, what gpu-test sees
 	type -P runc >/dev/null || apt-get install -y -qq --no-install-recommends runc
+	type -P containerd >/dev/null || [ -n "$${CHAOS_CONTAINERD:-}" ] || apt-get install -y -qq --no-install-recommends containerd
 	tests/machines/machines up
 	tests/machines/machines image
 	tests/machines/machines rootfs $(KIT)/image

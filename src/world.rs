@@ -9,6 +9,7 @@ use crate::juju::memory::Memory;
 use crate::juju::tools::Bag;
 use crate::oci::devices::Devices;
 use crate::oci::folders::Found;
+use crate::oci::lease::shown::Shown;
 use crate::packages::Ledger;
 use crate::parse::{UnitName, Version};
 pub use crate::role::{Role, Worker};
@@ -127,6 +128,8 @@ pub struct Machine {
     pub devices: Option<Devices>,
     /// What the last test of them in a container has seen; read for actions only.
     pub gpu_test: Option<Outcome>,
+    /// Who has them, where each task has its own, or why nobody can say; read for actions only.
+    pub leases: Option<Result<Shown, String>>,
     /// Its name; read for actions only.
     pub hostname: String,
     /// systemd looks again when something about them changes.

@@ -80,6 +80,17 @@ fn what_nvml_says() {
     assert_eq!((said.gpus[0].uncorrected, said.gpus[0].remap_failed), (Some(3), false));
     assert!(said.gpus[1].remap_failed);
 
+    let Answer::Said(said) = ask("left") else { panic!() };
+    let name = fs::read_to_string("/proc/self/comm").unwrap();
+    let process = &said.gpus[0].processes[0];
+    assert_eq!((said.gpus[0].used_mib, process.pid), (Some(9000), std::process::id()));
+    assert_eq!((process.name.as_deref(), process.gi), (Some(name.trim()), None));
+    assert_eq!((said.gpus[1].used_mib, said.gpus[1].processes.len()), (Some(0), 0));
+
+    let Answer::Said(said) = ask("linked") else { panic!() };
+    assert_eq!(said.gpus[0].links, ["0000:5c:00.0".to_owned()].into());
+    assert_eq!(said.gpus[1].links, ["0000:1b:00.0".to_owned()].into());
+
     let Answer::Said(said) = ask("lost") else { panic!() };
     assert_eq!((said.gpus.len(), said.silent.len()), (1, 1), "one is lost, the other stays");
 }
@@ -279,6 +290,75 @@ fn options_that_cannot_be_read_are_told_and_change_nothing() {
     assert!(!out.status.success());
     assert!(String::from_utf8_lossy(&out.stderr).contains("gpu.json can't be read"));
     assert_eq!(run.devices(), before);
+}
+
+/// What stays in use on a GPU that nobody has keeps it from the next task, until it is clean.
+#[test]
+fn what_a_task_left_keeps_its_gpu_from_the_next() {
+    let mut run = Run::new("nvidia-1");
+    let out = run.out.path().to_owned();
+    run.machine.wanted.access = concourse_ci_machine::oci::policy::Access::Exclusive;
+    fs::write(out.join("gpu.json"), serde_json::to_string(&run.machine.wanted).unwrap()).unwrap();
+    let clean = run.said();
+    let Answer::Said(said) = &mut run.machine.answer else { panic!() };
+    let gpu = said.gpus[0].uuid.clone();
+    said.gpus[0].used_mib = Some(9000);
+    let used = run.said();
+    let marked = || fs::read_to_string(out.join("unclean.json")).unwrap_or_default();
+
+    // As a driver that has yet to tidy up: once more, and it is clean.
+    let once = format!("if [ -e {0} ]; then {clean}; else : > {0}; {used}; fi", out.join("asked").display());
+    assert!(!run.refresh(&once).notes.iter().any(|note| note.contains("9000")));
+    assert_eq!(marked(), "");
+
+    // A container has it.
+    let kernel = concourse_ci_machine::oci::lease::live::Kernel::here().unwrap();
+    let me = kernel.process(i32::try_from(std::process::id()).unwrap()).unwrap();
+    let table = serde_json::json!({"format": 1, "boot": kernel.boot().unwrap(), "waiters": [], "last": {}, "given": 1,
+        "leases": [{"id": "c1", "bundle": "/", "units": [gpu], "since": 0, "movers": [me]}]});
+    fs::write(out.join("leases.json"), table.to_string()).unwrap();
+    assert!(!run.refresh(&used).notes.iter().any(|note| note.contains("9000")));
+    assert_eq!(marked(), "");
+
+    // The same, and nobody has it.
+    fs::remove_file(out.join("leases.json")).unwrap();
+    let told =
+        format!("GPU {gpu} is not given to tasks: 9000 MiB of its memory stay in use though no task has it");
+    assert!(run.refresh(&used).notes.iter().any(|note| note.starts_with(&told)));
+    let units = concourse_ci_machine::oci::lease::health::sick(&out);
+    assert!(units[&gpu].starts_with("9000 MiB"), "{units:?}");
+    // It is known: nobody waits to be sure. A driver that hangs says nothing new.
+    let before = Instant::now();
+    run.refresh(&used);
+    assert!(before.elapsed() < Duration::from_secs(2));
+    run.refresh("exec sleep 600");
+    assert!(marked().contains(&gpu));
+    run.refresh(&clean);
+    assert_eq!(marked(), "");
+
+    // Nobody has one of its own: nothing is kept from anybody.
+    run.refresh(&used);
+    assert!(marked().contains(&gpu));
+    run.machine.wanted.access = concourse_ci_machine::oci::policy::Access::Shared;
+    fs::write(out.join("gpu.json"), serde_json::to_string(&run.machine.wanted).unwrap()).unwrap();
+    run.refresh(&used);
+    assert_eq!(marked(), "");
+}
+
+/// Directly, and by way of a switch.
+#[test]
+fn what_reaches_each_other_over_nvlink_is_told() {
+    let mut machine = Machine::load("nvidia-8");
+    let Answer::Said(said) = &mut machine.answer else { panic!() };
+    let addresses: Vec<String> = said.gpus.iter().map(|gpu| gpu.address.clone().unwrap()).collect();
+    said.gpus[0].links = [addresses[3].clone()].into();
+    said.gpus[3].links = [addresses[0].clone()].into();
+    for at in [1, 2, 5] {
+        said.gpus[at].links = ["0000:86:00.0".to_owned()].into();
+    }
+    let decision = decide(&machine.facts(), &machine.answer, &machine.wanted, None);
+    let links: Vec<Option<u32>> = decision.devices.units.iter().map(|unit| unit.nvlink).collect();
+    assert_eq!(links, [Some(0), Some(1), Some(1), Some(0), None, Some(1), None, None]);
 }
 
 /// Files of the tree's driver are none of this machine's, so no driver tree can be made of them.

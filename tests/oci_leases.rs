@@ -261,6 +261,11 @@ fn sick_units_are_not_leased_and_who_waits_for_them_is_told() {
     let a = worker.create("a", &["GPU_COUNT=1"]);
     worker.wait_started("a");
     assert_eq!(worker.units("a"), "GPU-b");
+    // Each of the two files says of its own.
+    fs::write(worker.path("leases/unclean.json"), sick("GPU-b")).unwrap();
+    let both = worker.create("both", &["GPU_COUNT=1"]);
+    assert!(worker.refused("both", both).contains("out of order: 0 (GPU-a) (XID 79), 1 (GPU-b) (XID 79)"));
+    fs::remove_file(worker.path("leases/unclean.json")).unwrap();
     fs::write(worker.path("leases/sick.json"), "{").unwrap();
     let b = worker.create("b", &["GPU_COUNT=2"]);
     until("it stands in line", || worker.waiting() == 1);
@@ -290,6 +295,21 @@ fn who_asks_for_nothing_takes_no_lock() {
         assert_eq!(locked, units != "none", "{rules} {env:?}");
         worker.end("a", child);
     }
+    // Whoever has the lock, and for however long.
+    let worker = Worker::new(&json!({}));
+    let lock = fs::File::create(worker.path("leases/leases.lock")).unwrap();
+    lock.lock().unwrap();
+    let nothing = worker.create("nothing", &[]);
+    worker.wait_started("nothing");
+    let one = worker.create("one", &["GPU_COUNT=1"]);
+    until("it waits for the lock", || {
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|line| line.contains("->") && line.contains(&format!(" {} ", one.id())))
+    });
+    assert!(!worker.started("one"));
+    drop(lock);
+    worker.wait_started("one");
+    [nothing, one].into_iter().for_each(kill);
     let worker = Worker::new(&json!({"names": false}));
     let child = worker.create("a", &["NVIDIA_VISIBLE_DEVICES=1"]);
     assert!(worker.refused("a", child).contains("names GPUs, which tasks may not on this worker"));

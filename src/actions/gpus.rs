@@ -30,6 +30,13 @@ pub fn info(world: &World) -> Answer {
     if !report.tags.is_empty() {
         answer.results.insert("tags".to_owned(), report.tags.join("\n"));
     }
+    if let Some(leases) = &world.machine.leases {
+        let text = match leases {
+            Ok(shown) => shown.text().trim_end().to_owned(),
+            Err(why) => format!("the lease table can't be read: {why}"),
+        };
+        answer.results.insert("leases".to_owned(), text);
+    }
     answer
 }
 

@@ -54,6 +54,8 @@ pub struct UnitFacts {
     pub hsa_override: Option<String>,
     /// See [`Unit::numa_node`].
     pub numa_node: Option<u32>,
+    /// See [`Unit::nvlink`].
+    pub nvlink: Option<u32>,
 }
 
 /// What the files hold.
@@ -187,6 +189,7 @@ fn merge(units: &mut Vec<Unit>, name: &str, vendor: Vendor, edits: Edits) {
             brand: None,
             hsa_override: None,
             numa_node: None,
+            nvlink: None,
             edits,
         }),
     }
@@ -226,6 +229,7 @@ fn identify(unit: &mut Unit, wanted: &Wanted) {
     unit.brand = facts.brand;
     unit.hsa_override = facts.hsa_override;
     unit.numa_node = facts.numa_node;
+    unit.nvlink = facts.nvlink;
 }
 
 /// `0:1` as numbers; units without an index come last, by id.

@@ -160,6 +160,7 @@ fn unit_facts(gpu: &Gpu, part: Option<&Part>) -> UnitFacts {
         brand: gpu.brand.clone(),
         hsa_override: gpu.hsa_override.clone(),
         numa_node: gpu.numa,
+        nvlink: gpu.nvlink.filter(|_| part.is_none()),
     }
 }
 
@@ -228,6 +229,7 @@ fn unit(gpu: &Gpu, part: Option<&Part>, edits: crate::oci::devices::Edits) -> Un
         brand: facts.brand,
         hsa_override: facts.hsa_override,
         numa_node: facts.numa_node,
+        nvlink: facts.nvlink,
         edits,
     }
 }

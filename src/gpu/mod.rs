@@ -18,6 +18,7 @@ pub mod hsa;
 pub mod inventory;
 pub mod lacks;
 pub mod ladder;
+pub mod left;
 pub mod nvml;
 pub mod persistence;
 pub mod refresh;

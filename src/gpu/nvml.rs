@@ -1,13 +1,18 @@
 //! Asks NVML. Only in a child process ([`super::ask`]): a hung driver hangs everyone who calls it.
 
-use super::said::{Answer, Reason, Said, SaidGpu, SaidPart};
+use super::said::{Answer, Reason, Said, SaidGpu, SaidPart, SaidProcess};
 use nvml_wrapper::enum_wrappers::device::{Brand, EccCounter, MemoryError};
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device, Nvml, cuda_driver_version_major, cuda_driver_version_minor};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+
+/// NVLinks that a GPU has at most (`NVML_NVLINK_MAX_LINKS`).
+const LINKS: u32 = 18;
 
 /// Where the library is: for the loader to find, and where WSL has it.
 const LIBRARIES: [&str; 2] = ["libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"];
@@ -103,6 +108,7 @@ fn persist(device: &mut Device, wanted: &Persistence, said: &mut Said) -> Result
 fn gpu(nvml: &Nvml, index: u32, device: &Device) -> Result<SaidGpu, NvmlError> {
     let errors = device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile);
     let capability = device.cuda_compute_capability().ok();
+    let memory = device.memory_info().ok();
     let mig = device.mig_mode().ok().is_some_and(|mode| mode.current == 1);
     Ok(SaidGpu {
         index,
@@ -111,7 +117,10 @@ fn gpu(nvml: &Nvml, index: u32, device: &Device) -> Result<SaidGpu, NvmlError> {
         address: device.pci_info().ok().map(|pci| address(&pci.bus_id)),
         model: device.name().ok(),
         brand: device.brand().ok().and_then(brand).map(str::to_owned),
-        memory_mib: device.memory_info().ok().map(|m| m.total >> 20),
+        memory_mib: memory.as_ref().map(|m| m.total >> 20),
+        used_mib: memory.map(|m| m.used >> 20),
+        processes: device.running_compute_processes().unwrap_or_default().iter().map(process).collect(),
+        links: links(device),
         capability: capability.map(|c| format!("{}.{}", c.major, c.minor)),
         numa: device.numa_node_id().ok(),
         persistence: device.is_in_persistent_mode().ok(),
@@ -121,6 +130,23 @@ fn gpu(nvml: &Nvml, index: u32, device: &Device) -> Result<SaidGpu, NvmlError> {
         mig,
         parts: if mig { parts(nvml, device) } else { vec![] },
     })
+}
+
+fn process(process: &ProcessInfo) -> SaidProcess {
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", process.pid)).ok();
+    SaidProcess {
+        pid: process.pid,
+        name: name.map(|name| name.trim_end().to_owned()),
+        gi: process.gpu_instance_id,
+    }
+}
+
+/// Links that are up; the first that the library does not know is behind the last.
+fn links(device: &Device) -> BTreeSet<String> {
+    let active = |at: &u32| device.link_wrapper_for(*at).is_active().ok();
+    let up = (0..LINKS).map_while(|at| active(&at).map(|on| (at, on))).filter(|(_, on)| *on);
+    let ends = up.filter_map(|(at, _)| device.link_wrapper_for(at).remote_pci_info().ok());
+    ends.map(|pci| address(&pci.bus_id)).collect()
 }
 
 /// NVML has eight digits of domain, sysfs four.
@@ -139,12 +165,13 @@ fn parts(nvml: &Nvml, device: &Device) -> Vec<SaidPart> {
     // Slots, of which some are empty.
     let part = |index: u32| {
         let part = device.mig_device_by_index(index).ok()?;
-        let name = part.name().ok();
+        let (name, memory) = (part.name().ok(), part.memory_info().ok());
         Some(SaidPart {
             index,
             uuid: part.uuid().ok()?,
             profile: name.and_then(|n| Some(n.rsplit_once(" MIG ")?.1.to_owned())),
-            memory_mib: part.memory_info().ok().map(|m| m.total >> 20),
+            memory_mib: memory.as_ref().map(|m| m.total >> 20),
+            used_mib: memory.map(|m| m.used >> 20),
             gi: instance(nvml, &part, Kind::Gpu),
             ci: instance(nvml, &part, Kind::Compute),
         })

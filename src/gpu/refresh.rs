@@ -5,12 +5,14 @@
 //! | `OUT/devices.json` | the wrapper: units that `gpu-device-ids` lets tasks have, and what a container gets of each |
 //! | `OUT/inventory.json` | the charm: [`Report`](super::decide::Report) |
 //! | `OUT/persistence.json` | what is to be undone about the GPUs themselves: [`super::persistence`] |
+//! | `OUT/unclean.json` | the wrapper: units on which something was left, see [`super::left`] |
 //! | `OUT/lock`, `OUT/stuck` | a refresh runs; a child of NVML waits in the kernel |
 
 use super::ask::Asker;
 use super::decide::{Decision, Report, decide};
 use super::facts::{Facts, Machine};
 use super::generate::Origin;
+use super::left::{self, Moment};
 use super::persistence::Note;
 use super::said::Answer;
 use super::scan::{Look, scan};
@@ -18,9 +20,11 @@ use super::wanted::Wanted;
 use crate::cdi::tree::Trees;
 use crate::host::fs::{read, write_atomic};
 use crate::oci::devices::{Devices, Unit, Vendor};
+use crate::oci::policy::Access;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Where everything is.
 #[derive(Clone, Debug)]
@@ -34,6 +38,9 @@ pub struct Paths {
     /// Called before a tree is made: where `/usr` is on another file system, some hundred MiB are copied.
     pub before_tree: fn(),
 }
+
+/// A driver that answers so soon may be asked twice: everything is done within [the program's](crate::gpu) time.
+const QUICK: Duration = Duration::from_secs(3);
 
 /// Does everything, one at a time.
 ///
@@ -58,14 +65,22 @@ pub fn refresh(look: &Look, asker: &Asker, paths: &Paths) -> Result<Report> {
     let facts = scan(look);
     let todo = note.questions(&wanted);
     let ask = (wanted.has(Vendor::Nvidia) || !todo.is_empty()) && is_worth_asking(&facts);
-    let answer = if ask { asker.ask(&[questions(&facts), todo].concat()) } else { Answer::NotAsked };
+    let leased = wanted.access == Access::Exclusive;
+    let (before_asking, begun) = (Moment::now(&paths.out).filter(|_| leased && ask), Instant::now());
+    let questions = if ask { questions(&facts) } else { vec![] };
+    let answer = if ask { asker.ask(&[questions.clone(), todo].concat()) } else { Answer::NotAsked };
     note.keep(&wanted, &answer)?;
+    let again = (begun.elapsed() < QUICK).then_some((asker, questions.as_slice()));
     let mut decision = decide(&facts, &answer, &wanted, last.as_ref().zip(before.as_ref()));
     if let Some(trees) = paths.trees.as_ref().filter(|_| !decision.kept) {
         (paths.before_tree)();
         equip(trees, &mut decision, &wanted, before.as_ref());
     }
     let Decision { mut report, devices, .. } = decision;
+    match leased {
+        true => report.notes.extend(left::look(&paths.out, before_asking.as_ref(), &answer, again)?),
+        false => left::forget(&paths.out)?,
+    }
     report.wanted = Some(wanted);
     let write = |path, text: String| write_atomic(path, text.as_bytes(), 0o644, None);
     if before.as_ref() != Some(&devices) {

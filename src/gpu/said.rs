@@ -1,7 +1,7 @@
 //! What NVIDIA's management library said, as it travels from the child that asked it: one type for both sides (PURE).
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// How asking ended.
@@ -80,6 +80,12 @@ pub struct SaidGpu {
     pub brand: Option<String>,
     /// Memory in MiB.
     pub memory_mib: Option<u64>,
+    /// Memory in use, in MiB, without what the driver keeps for itself.
+    pub used_mib: Option<u64>,
+    /// Processes that compute on it; in MIG mode those of all its parts.
+    pub processes: Vec<SaidProcess>,
+    /// PCI addresses at the other ends of its NVLinks: GPUs, or switches.
+    pub links: BTreeSet<String>,
     /// Compute capability: `9.0`.
     pub capability: Option<String>,
     /// NUMA node.
@@ -110,8 +116,22 @@ pub struct SaidPart {
     pub profile: Option<String>,
     /// Memory in MiB.
     pub memory_mib: Option<u64>,
+    /// Memory in use, in MiB.
+    pub used_mib: Option<u64>,
     /// GPU instance.
     pub gi: Option<u32>,
     /// Compute instance.
     pub ci: Option<u32>,
+}
+
+/// A process that uses a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SaidProcess {
+    /// Its number, as the driver tells it: in a container perhaps the host's.
+    pub pid: u32,
+    /// Name of its program, if a process of this number can be seen.
+    pub name: Option<String>,
+    /// The GPU instance that it is on.
+    pub gi: Option<u32>,
 }

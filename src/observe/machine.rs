@@ -8,6 +8,9 @@ use crate::install;
 use crate::juju::memory::Memory;
 use crate::oci::devices::Devices;
 use crate::oci::folders::{self, Found};
+use crate::oci::lease::live::Kernel;
+use crate::oci::lease::shown::Shown;
+use crate::oci::policy::{Access, Gpus};
 use crate::parse::Version;
 use crate::paths;
 use crate::world::{FileOnDisk, Machine, Worker};
@@ -72,6 +75,7 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
         gpus: json(root, paths::GPU_REPORT)?,
         devices: None,
         gpu_test: None,
+        leases: None,
         hostname: String::new(),
         gpus_watched: paths::GPU_WATCHED.iter().all(|link| root.path(link).symlink_metadata().is_ok()),
         gpus_persist: root.path(paths::GPU_PERSISTENCE).exists(),
@@ -102,6 +106,19 @@ pub fn devices(root: &Root) -> Result<Option<Devices>> {
 /// What the last test of GPUs in a container has seen.
 pub fn gpu_test(root: &Root) -> Result<Option<Outcome>> {
     json(root, paths::GPU_TEST)
+}
+
+/// Who has them; `None`: they are not leased.
+pub fn leases(root: &Root, policy: Option<Gpus>, devices: &Devices) -> Option<Result<Shown, String>> {
+    let mut gpus = policy.filter(|gpus| gpus.access == Access::Exclusive)?;
+    gpus.leases.dir = root.path(&gpus.leases.dir);
+    let shown = || -> Result<Shown, String> {
+        let here = Kernel::here().map_err(|e| format!("/proc: {e}"))?;
+        let kernel = Kernel { proc: root.path("/proc"), cgroups: root.path("/sys/fs/cgroup"), ..here };
+        let boot = kernel.boot().map_err(|e| format!("the boot's id: {e}"))?;
+        Shown::now(&gpus, &devices.units, &kernel, &boot)
+    };
+    Some(shown())
 }
 
 /// What the machine is called.

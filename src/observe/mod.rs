@@ -10,6 +10,7 @@ use crate::event::{Context, Event};
 use crate::host::fs::Root;
 use crate::juju::memory::{Memory, Stale};
 use crate::juju::{read, tools};
+use crate::view::gpu;
 use crate::view::roles::roles;
 use crate::view::secrets;
 pub use network::{is_linked, lasting_link};
@@ -107,6 +108,8 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
         world.machine.devices = machine::devices(root)?;
         world.machine.gpu_test = machine::gpu_test(root)?;
         world.machine.hostname = machine::hostname(root)?;
+        let devices = world.machine.devices.as_ref();
+        world.machine.leases = devices.and_then(|d| machine::leases(root, gpu::policy(&world), d));
     }
     let mut links = session.memory.links.clone();
     network::probe(root, &mut world, &mut links)?;

@@ -149,7 +149,7 @@ fn gpus(
         }
     }
     let chosen = match gpus.access {
-        Access::Exclusive => own(&request, gpus, &units, leased)?,
+        Access::Exclusive => own(&request.shared_by(gpus.leases.replicas), gpus, &units, leased)?,
         access => request.choose(access, &units)?,
     };
     give(&seen.env, &devices, &chosen, additions)?;

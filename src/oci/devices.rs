@@ -64,6 +64,9 @@ pub struct Unit {
     /// The NUMA node that it is closest to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
+    /// NVIDIA: units with the same number reach each other over NVLink.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvlink: Option<u32>,
     /// NVIDIA: compute capability, `9.0`, the `arch` of image requirements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_capability: Option<String>,

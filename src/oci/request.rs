@@ -61,6 +61,8 @@ pub struct Request {
     model: Option<String>,
     /// `GPU_MEMORY_MIN` in MiB.
     memory_mib: Option<u64>,
+    /// How many containers may have a unit at once: each can count on a share of its memory.
+    sharers: u64,
     /// The variable by which the author asks: `GPU_COUNT=1`.
     asked: Option<String>,
 }
@@ -90,6 +92,7 @@ impl Request {
                 .filter(|v| !v.trim().is_empty())
                 .map(memory)
                 .transpose()?,
+            sharers: 1,
             asked: None,
         };
         if let Some(value) = of("GPU_COUNT", true).map(str::trim).filter(|v| !v.is_empty()) {
@@ -190,6 +193,11 @@ impl Request {
         Ok(Some(Demand { asked: format!("{asked}{}", self.kind()), ask: ask(&found, count) }))
     }
 
+    /// The same where so many containers may have a unit at once.
+    pub fn shared_by(self, sharers: u32) -> Self {
+        Request { sharers: u64::from(sharers.max(1)), ..self }
+    }
+
     /// The units that would do, and how many of them; `None`: all.
     fn fitting<'a>(
         &self,
@@ -259,7 +267,7 @@ impl Request {
     fn fits(&self, unit: &Unit) -> bool {
         let model =
             |model: &String| unit.model.as_ref().is_some_and(|m| m.to_lowercase().contains(model.as_str()));
-        let memory = |wanted: u64| unit.memory_mib.is_some_and(|has| has >= wanted);
+        let memory = |wanted: u64| unit.memory_mib.is_some_and(|has| has / self.sharers >= wanted);
         self.model.as_ref().is_none_or(model) && self.memory_mib.is_none_or(memory)
     }
 

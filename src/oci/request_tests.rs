@@ -13,6 +13,7 @@ fn unit(vendor: Vendor, id: &str, name: &str, model: &str, memory_mib: u64) -> U
         brand: None,
         hsa_override: None,
         numa_node: None,
+        nvlink: None,
         edits: Edits::default(),
     }
 }
@@ -39,6 +40,21 @@ fn chosen(access: Access, words: &str, units: &[Unit]) -> String {
         Ok(found) => found.iter().map(|u| u.id.as_str()).collect::<Vec<_>>().join(" "),
         Err(refusal) => format!("! {refusal}"),
     }
+}
+
+#[test]
+fn a_shared_unit_promises_a_share_of_its_memory() {
+    let (units, rules) = (three(), Leases::default());
+    let units: Vec<&Unit> = units.iter().collect();
+    let would_do = |sharers: u32, words: &str| {
+        let request = Request::parse(&env(words)).unwrap().shared_by(sharers);
+        let demand = request.demand(&rules, &units);
+        demand.map(|demand| demand.unwrap().ask.units.join(" ")).map_err(|why| why.to_string())
+    };
+    assert_eq!(would_do(1, "| GPU_MEMORY_MIN=20GiB").unwrap(), "GPU-a GPU-b 0000:03:00.0");
+    assert_eq!(would_do(2, "| GPU_MEMORY_MIN=20GiB").unwrap(), "GPU-a 0000:03:00.0");
+    assert!(would_do(9, "| GPU_MEMORY_MIN=24GiB").unwrap_err().contains("GPU_MEMORY_MIN=24GiB"));
+    assert_eq!(would_do(9, "| GPU_COUNT=1").unwrap(), "GPU-a GPU-b 0000:03:00.0");
 }
 
 #[test]

@@ -25,6 +25,7 @@ fn unit(brand: &str, arch: &str) -> Unit {
         brand: known(brand),
         hsa_override: None,
         numa_node: None,
+        nvlink: None,
         edits: Edits::default(),
     }
 }

@@ -1,4 +1,4 @@
-/* libnvidia-ml.so.1 with scripted answers, for tests: NVML=ok|mismatch|no-driver|no-permission|hang|lost|ecc|mig|idle.
+/* libnvidia-ml.so.1 with scripted answers, for tests: NVML=ok|mismatch|no-driver|no-permission|hang|lost|ecc|mig|left|linked|idle.
    idle: persistence mode is off where the file NVML_MODES/N is not there; without NVML_MODES it can't be changed. */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,24 @@ int nvmlDeviceGetPciInfo_v3(Device d, struct pci *p) {
 struct memory { unsigned int version; unsigned long long total, reserved, free, used; };
 int nvmlDeviceGetMemoryInfo_v2(Device d, struct memory *m) {
     m->total = d->part >= 0 ? 18000ULL << 20 : 143771ULL << 20;
-    m->reserved = m->free = m->used = 0; return 0;
+    m->reserved = m->free = 0;
+    m->used = is("left") && d->n == 0 ? 9000ULL << 20 : 0; return 0;
+}
+struct process { unsigned int pid; unsigned long long memory; unsigned int gi, ci; };
+int nvmlDeviceGetComputeRunningProcesses_v3(Device d, unsigned int *n, struct process *p) {
+    unsigned int size = *n;
+    *n = is("left") && d->n == 0 ? 1 : 0;
+    if (*n > size) return 7;
+    if (*n) *p = (struct process){getppid(), 9000ULL << 20, 0xffffffff, 0xffffffff};
+    return 0;
+}
+int nvmlDeviceGetNvLinkState(Device d, unsigned int link, unsigned int *on) {
+    if (!is("linked")) return 3;
+    *on = link != 1; return link > 3 ? 2 : 0;
+}
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(Device d, unsigned int link, struct pci *p) {
+    memset(p, 0, sizeof *p);
+    snprintf(p->bus_id, 32, "00000000:%02X:00.0", d->n ? 0x1b : 0x5c); return 0;
 }
 int nvmlDeviceGetBrand(Device d, int *b) { *b = 14; return 0; }
 int nvmlDeviceGetCudaComputeCapability(Device d, int *major, int *minor) { *major = 9; *minor = 0; return 0; }

@@ -6,6 +6,7 @@ use concourse_ci_machine::event::Goal;
 use concourse_ci_machine::gpu::ladder::{Ladder, Rung, State};
 use concourse_ci_machine::gpu::trial::{Outcome, Verdict, fingerprint};
 use concourse_ci_machine::oci::devices::{Devices, Vendor};
+use concourse_ci_machine::oci::lease::shown::{Shown, ShownLease, ShownUnit, ShownWaiter};
 use insta::assert_snapshot;
 use serde_json::Map;
 
@@ -50,6 +51,46 @@ fn who_gets_them_changes_without_a_restart() {
     assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"write /etc/concourse/runtime.json 644 Root");
     let mut unit = unit.config("folder-mounts", "none");
     assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"write /etc/concourse/runtime.json 644 Root");
+}
+
+#[test]
+fn gpu_info_tells_who_has_them_and_who_waits() {
+    let mut unit = with_gpus().config("gpu-access", "exclusive");
+    unit.hook(Goal::Run);
+    let info = |unit: &TestUnit| answer(&Action::GpuInfo, &unit.world).results.get("leases").cloned();
+    assert_eq!(info(&unit), None);
+    let lease = ShownLease {
+        container: "8c1e5b7a".into(),
+        build: Some("main/train/fit #12".into()),
+        seconds: 3700,
+        state: "in use by 4711".into(),
+        in_use: true,
+    };
+    let gpu = |name: &str, sick: Option<&str>, leases: Vec<ShownLease>| ShownUnit {
+        id: format!("GPU-{name}"),
+        names: vec![name.into()],
+        model: Some("NVIDIA H200".into()),
+        replicas: 1,
+        sick: sick.map(str::to_owned),
+        leases,
+    };
+    let waiter = ShownWaiter {
+        container: "77d0".into(),
+        build: None,
+        seconds: 9,
+        count: 1,
+        units: vec!["GPU-0".into()],
+    };
+    let units = vec![gpu("0", None, vec![lease]), gpu("1", Some("XID 79"), vec![])];
+    unit.world.machine.leases = Some(Ok(Shown { units, waiters: vec![waiter] }));
+    assert_snapshot!(info(&unit).unwrap(), @"
+    0 (GPU-0)  NVIDIA H200
+      container 8c1e5b7a (main/train/fit #12) for 1h1m: in use by 4711
+    1 (GPU-1)  NVIDIA H200  out of order: XID 79
+    waits, 1. in line: container 77d0 for 9s, for 1 of 1
+    ");
+    unit.world.machine.leases = Some(Err("leases.json: is from before the last boot".into()));
+    assert_snapshot!(info(&unit).unwrap(), @"the lease table can't be read: leases.json: is from before the last boot");
 }
 
 #[test]

@@ -62,6 +62,9 @@ pub struct Gpu {
     pub partition: Option<String>,
     /// NUMA node.
     pub numa: Option<u32>,
+    /// NVIDIA: GPUs with the same number reach each other over NVLink.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvlink: Option<u32>,
     /// Kernel driver.
     pub driver: Option<String>,
     /// NVIDIA: whether the driver stays loaded between uses.
@@ -160,6 +163,7 @@ fn blank(vendor: Vendor, id: String) -> Gpu {
         hsa_override: None,
         partition: None,
         numa: None,
+        nvlink: None,
         driver: None,
         persistence: None,
         state: State::Ready,

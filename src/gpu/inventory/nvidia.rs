@@ -4,6 +4,7 @@ use super::{Gpu, Part, State, blank, on_bus};
 use crate::gpu::facts::{Facts, Pci};
 use crate::gpu::said::{Answer, Said, SaidGpu};
 use crate::oci::devices::Vendor;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// GPUs on the bus and those that the module or the library tells of without a bus that can be seen.
@@ -15,7 +16,32 @@ pub fn gpus(facts: &Facts, answer: &Answer) -> Vec<Gpu> {
     addresses.extend(said.gpus.iter().filter_map(|g| g.address.clone()));
     addresses.sort();
     addresses.dedup();
-    addresses.iter().map(|address| gpu(facts, address, said)).collect()
+    let mut gpus: Vec<Gpu> = addresses.iter().map(|address| gpu(facts, address, said)).collect();
+    for gpu in &mut gpus {
+        gpu.nvlink = gpu.address.as_ref().and_then(|address| linked(address, said));
+    }
+    gpus
+}
+
+/// The smallest index of those that a GPU reaches over NVLink, itself among them: the same for all of these.
+fn linked(address: &String, said: &Said) -> Option<u32> {
+    // A GPU, or a switch that several GPUs hang on.
+    let mut reached = BTreeSet::from([address]);
+    loop {
+        let known = reached.len();
+        for gpu in said.gpus.iter().filter(|gpu| !gpu.links.is_empty()) {
+            let ends: BTreeSet<&String> = gpu.links.iter().chain(&gpu.address).collect();
+            if !ends.is_disjoint(&reached) {
+                reached.extend(ends);
+            }
+        }
+        if reached.len() == known {
+            break;
+        }
+    }
+    let there = |gpu: &&SaidGpu| gpu.address.as_ref().is_some_and(|a| reached.contains(a));
+    let indexes: Vec<u32> = said.gpus.iter().filter(there).map(|gpu| gpu.index).collect();
+    indexes.iter().min().copied().filter(|_| indexes.len() > 1)
 }
 
 fn gpu(facts: &Facts, address: &str, said: &Said) -> Gpu {

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn place(id: &str, memory_mib: u64, group: u64) -> Place {
-    Place { id: id.into(), memory_mib, group, replicas: 1, sick: false }
+    Place { id: id.into(), memory_mib, groups: [None, Some(group)], replicas: 1, sick: false }
 }
 
 fn chosen(free: &[(Place, u32, u64)], count: usize) -> Option<String> {
@@ -32,6 +32,21 @@ fn several_are_close_to_each_other() {
     ];
     assert_eq!(chosen(&free, 2).unwrap(), "b d", "one node, and small");
     assert_eq!(chosen(&free, 3).unwrap(), "a b d", "no node has three");
+}
+
+#[test]
+fn nvlink_is_closer_than_a_node() {
+    let linked =
+        |id: &str, link: Option<u64>, node: u64| Place { groups: [link, Some(node)], ..place(id, 24, 0) };
+    let free = [
+        (linked("a", None, 1), 0, 0),
+        (linked("b", Some(7), 1), 0, 9),
+        (linked("c", None, 1), 0, 0),
+        (linked("d", Some(7), 2), 0, 9),
+    ];
+    assert_eq!(chosen(&free, 2).unwrap(), "b d", "though of two nodes, and used last");
+    assert_eq!(chosen(&free, 3).unwrap(), "a b c", "one node: no link reaches three");
+    assert_eq!(chosen(&free, 1).unwrap(), "a", "one alone needs no link");
 }
 
 proptest! {

@@ -1,17 +1,16 @@
 //! `runc-gpu-wrapper leases`: the table for the operator, and a way to break a lease that is safe.
 
 use super::health;
-use super::live::{Kernel, now};
-use super::model::{Ask, Lease, Proc, Table, Waiter, World};
-use super::say::{Story, span};
-use super::table::{Locked, Stored, load};
+use super::live::Kernel;
+use super::model::{Proc, Table};
+use super::say::Story;
+use super::shown::{Shown, state};
+use super::table::{Locked, Stored};
 use crate::oci::bundle::read_json;
 use crate::oci::devices::{Devices, Unit};
 use crate::oci::next;
 use crate::oci::policy::{Access, Gpus};
-use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -72,75 +71,13 @@ impl Here {
     }
 }
 
-/// How a lease stands.
-fn state(lease: &Lease, kernel: &Kernel) -> String {
-    let inside = lease.inside.as_ref().map(|inside| kernel.inhabitants(inside)).unwrap_or_default();
-    let pids = |found: Vec<i32>| found.iter().map(i32::to_string).collect::<Vec<_>>().join(" ");
-    let movers: Vec<i32> = lease.movers.iter().filter(|p| kernel.lives(p)).map(|p| p.pid).collect();
-    match (inside.is_empty(), movers.is_empty()) {
-        (false, _) => format!("in use by {}", pids(inside.iter().flatten().map(|p| p.pid).collect())),
-        (_, false) => format!("entered or made by {}", pids(movers)),
-        _ if lease.suspect => "kept, since the table was lost".to_owned(),
-        _ => "waits for its first process".to_owned(),
-    }
-}
-
 fn show(as_json: bool) -> Result<String, String> {
     let here = Here::new()?;
-    let dir = &here.gpus.leases.dir;
-    let table = match load(dir, &here.boot) {
-        // The first task makes it.
-        Stored::Lost(_) if !dir.join(super::table::TABLE).exists() => Table::new(&here.boot),
-        stored => here.sound(stored)?,
-    };
-    let sick = health::sick(dir);
-    if as_json {
-        return Ok(format!("{:#}\n", as_value(&here, &table)));
+    let shown = Shown::now(&here.gpus, &here.units, &here.kernel, &here.boot)?;
+    match as_json {
+        true => serde_json::to_string_pretty(&shown).map(|text| text + "\n").map_err(|e| e.to_string()),
+        false => Ok(shown.text()),
     }
-    let units: Vec<&Unit> = here.units.iter().collect();
-    let me = Proc { pid: 0, start: 0, namespace: 0 };
-    let story = Story { table: &table, units: &units, sick: sick.clone(), me, now: now() };
-    let mut text = String::new();
-    for unit in &units {
-        let has = |lease: &&Lease| lease.units.contains(&unit.id);
-        let _ = write!(text, "{}  {}", story.name(&unit.id), unit.model.as_deref().unwrap_or(""));
-        let holders: Vec<&Lease> = table.leases.iter().filter(has).collect();
-        let _ = match (sick.get(&unit.id), holders.is_empty()) {
-            (Some(why), _) => writeln!(text, "  out of order: {why}"),
-            (None, true) => writeln!(text, "  free"),
-            (None, false) => writeln!(text),
-        };
-        for lease in holders {
-            let time = span(story.now.saturating_sub(lease.since));
-            let _ = writeln!(text, "  container {} for {time}: {}", lease.id, state(lease, &here.kernel));
-        }
-    }
-    for (at, waiter) in table.waiters.iter().enumerate() {
-        let (time, Ask { count, units }) = (span(story.now.saturating_sub(waiter.caller.since)), &waiter.ask);
-        let (id, of) = (&waiter.caller.id, units.len());
-        let _ = writeln!(text, "waits, {}. in line: container {id} for {time}, for {count} of {of}", at + 1);
-    }
-    Ok(text)
-}
-
-fn as_value(here: &Here, table: &Table) -> Value {
-    let (now, sick) = (now(), health::sick(&here.gpus.leases.dir));
-    let seconds = |since: u64| now.saturating_sub(since) / 1000;
-    let lease = |lease: &Lease| {
-        json!({"container": lease.id, "seconds": seconds(lease.since), "state": state(lease, &here.kernel),
-            "in-use": lease.in_use(&here.kernel)})
-    };
-    let unit = |unit: &Unit| {
-        let has = table.leases.iter().filter(|l| l.units.contains(&unit.id));
-        json!({"id": unit.id, "names": unit.names, "model": unit.model, "replicas": here.gpus.leases.replicas.max(1),
-            "sick": sick.get(&unit.id), "leases": has.map(lease).collect::<Vec<_>>()})
-    };
-    let waiter = |waiter: &Waiter| {
-        json!({"container": waiter.caller.id, "seconds": seconds(waiter.caller.since), "count": waiter.ask.count,
-            "units": waiter.ask.units})
-    };
-    json!({"units": here.units.iter().map(unit).collect::<Vec<_>>(),
-        "waiters": table.waiters.iter().map(waiter).collect::<Vec<_>>()})
 }
 
 /// By id or another of its names.

@@ -21,6 +21,7 @@ pub mod live;
 pub mod model;
 pub mod rebuild;
 pub mod say;
+pub mod shown;
 pub mod table;
 pub mod wait;
 
@@ -184,7 +185,7 @@ impl<'a> Desk<'a> {
         let place = |unit: &&Unit| Place {
             id: unit.id.clone(),
             memory_mib: unit.memory_mib.unwrap_or(0),
-            group: group(unit),
+            groups: groups(unit),
             replicas: self.rules.replicas.max(1),
             sick: sick.contains_key(&unit.id),
         };
@@ -202,12 +203,13 @@ impl<'a> Desk<'a> {
     }
 }
 
-/// Same maker, same NUMA node.
-fn group(unit: &Unit) -> u64 {
+/// Same maker and over NVLink; same maker, same NUMA node.
+fn groups(unit: &Unit) -> [Option<u64>; 2] {
     let vendor = match unit.vendor {
         Vendor::Nvidia => 0,
         Vendor::Amd => 1,
         Vendor::Intel => 2,
     };
-    vendor << 40 | unit.numa_node.map_or(0, |node| u64::from(node) + 1)
+    let of = |number: u32| vendor << 40 | u64::from(number);
+    [unit.nvlink.map(of), Some(unit.numa_node.map_or(vendor << 40 | 1 << 32, of))]
 }

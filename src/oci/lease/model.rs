@@ -134,7 +134,7 @@ pub enum Answer {
 }
 
 /// See [`Table::picture`].
-pub type Picture = (bool, Option<Proc>, Vec<(String, u64)>);
+pub type Picture = (bool, Option<Proc>, Vec<(String, u64, Vec<Proc>)>);
 
 impl Lease {
     /// Whether it counts.
@@ -310,12 +310,12 @@ impl Table {
     }
 
     /// What of the table matters to one in line: whether it stands there; who stands before it; and for the first one, who
-    /// has units.
+    /// has units, and who is on the way to them: their end is what it waits for.
     pub fn picture(&self, me: &Proc) -> Picture {
         let place = self.waiters.iter().position(|waiter| waiter.caller.me == *me);
         let before = place.and_then(|at| at.checked_sub(1)).map(|at| self.waiters[at].caller.me);
         let holders = match place {
-            Some(0) => self.leases.iter().map(|lease| (lease.id.clone(), lease.since)).collect(),
+            Some(0) => self.leases.iter().map(|l| (l.id.clone(), l.since, l.movers.clone())).collect(),
             _ => vec![],
         };
         (place.is_some(), before, holders)

@@ -36,7 +36,13 @@ fn explore(case: &Case, losses: u8) -> usize {
 }
 
 fn places(count: usize, replicas: u32) -> Vec<Place> {
-    let place = |at: usize| Place { id: at.to_string(), memory_mib: 0, group: 0, replicas, sick: false };
+    let place = |at: usize| Place {
+        id: at.to_string(),
+        memory_mib: 0,
+        groups: [None, Some(0)],
+        replicas,
+        sick: false,
+    };
     (0..count).map(place).collect()
 }
 
@@ -75,6 +81,26 @@ fn replicas_are_shared_by_so_many() {
     let case = Case { fine: false, asks, starts: vec![2, 2, 1, 1], places: places(2, 2) };
     let states = explore(&case, 0);
     assert!(states > 10_000, "{states}");
+}
+
+#[test]
+fn who_comes_on_the_way_to_units_is_news_to_the_first_in_line() {
+    let mut world = vec![Container::default(); 3];
+    let (places, mut table) = (places(1, 1), Table::new(""));
+    (0..3).for_each(|at| world[at].runcs.push((0, Phase::Waits)));
+    let asked = [0, 1, 2].map(|at| table.ask(&caller(at, 0), &ask(1, &["0"]), &world, &places));
+    assert_eq!(asked, [Answer::Held(vec!["0".into()]), Answer::Waiting, Answer::Waiting]);
+    // Made: now its init is what there is to watch.
+    world[0].runcs.clear();
+    world[0].init = true;
+    let _ = table.look("1", &process(1, 0), &world, &places);
+    let before = [1, 2].map(|at| table.picture(&process(at, 0)));
+    // Entered: from now on it is the one who enters, and then who is inside.
+    world[0].runcs.push((1, Phase::Enters));
+    table.enter(&caller(0, 1), &["0".to_owned()], inside(0), &world, &places).unwrap();
+    let after = [1, 2].map(|at| table.picture(&process(at, 0)));
+    assert_ne!(before[0], after[0]);
+    assert_eq!(before[1], after[1]);
 }
 
 proptest! {

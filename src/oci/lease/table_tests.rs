@@ -82,6 +82,12 @@ fn a_directory_of_others_is_not_used() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     assert!(Locked::open(dir.path()).unwrap_err().contains("only its owner can write to"));
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    if nix::unistd::geteuid().is_root() {
+        let foreign = dir.path().join("foreign");
+        fs::create_dir(&foreign).unwrap();
+        std::os::unix::fs::chown(&foreign, Some(1234), None).unwrap();
+        assert!(Locked::open(&foreign).unwrap_err().contains("belongs to uid 0"));
+    }
     let link = dir.path().join("link");
     symlink(dir.path(), &link).unwrap();
     assert!(Locked::open(&link).is_err());

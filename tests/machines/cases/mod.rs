@@ -4,6 +4,7 @@ mod builds;
 mod database;
 mod gpu;
 mod kill;
+mod leases;
 mod main_job;
 mod mirror;
 mod modes;

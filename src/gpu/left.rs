@@ -1,0 +1,204 @@
+//! What is left on a GPU that no task has: the next one is to start on a clean one.
+//!
+//! A refresh looks, so at each hook, each start of a worker and every five minutes; nobody is told when a task ends. What
+//! still is in use after a moment marks the unit, which no task gets until a later look finds it clean. AMD and Intel have
+//! no library that tells it.
+
+use super::ask::Asker;
+use super::said::{Answer, Said, SaidProcess};
+use crate::host::fs::{remove, write_atomic};
+use crate::oci::lease::health::{self, FORMAT, Sick};
+use crate::oci::lease::live::Kernel;
+use crate::oci::lease::model::Table;
+use crate::oci::lease::table::{self, Stored};
+use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+/// More than a driver, or a desktop, keeps in use on a GPU that nobody computes on: MiB.
+const MOST: u64 = 256;
+
+/// How long a driver may take to tidy up after a process that ended.
+const SETTLES: Duration = Duration::from_secs(2);
+
+/// What is left on a unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Left {
+    used_mib: u64,
+    processes: Vec<String>,
+}
+
+impl Left {
+    fn marks(&self) -> bool {
+        self.used_mib > MOST
+    }
+
+    /// Why nobody gets the unit.
+    fn why(&self) -> String {
+        let by = if self.processes.is_empty() { "no process".into() } else { self.processes.join(", ") };
+        format!(
+            "{} MiB of its memory stay in use though no task has it, by {by} that can be seen: end that, or reset the GPU",
+            self.used_mib
+        )
+    }
+}
+
+/// Units of which something is left, of those that are `idle` (PURE).
+fn left(said: &Said, idle: &BTreeSet<String>) -> BTreeMap<String, Left> {
+    let mut found = BTreeMap::new();
+    let name = |process: &SaidProcess| match &process.name {
+        Some(name) => format!("{name} ({})", process.pid),
+        None => process.pid.to_string(),
+    };
+    let mut see = |id: &String, used: Option<u64>, processes: Vec<String>| {
+        let left = Left { used_mib: used.unwrap_or(0), processes };
+        if idle.contains(id) && (left.marks() || !left.processes.is_empty()) {
+            found.insert(id.clone(), left);
+        }
+    };
+    for gpu in &said.gpus {
+        for part in &gpu.parts {
+            let own = gpu.processes.iter().filter(|p| p.gi.is_some() && p.gi == part.gi);
+            see(&part.uuid, part.used_mib, own.map(name).collect());
+        }
+        if !gpu.mig {
+            see(&gpu.uuid, gpu.used_mib, gpu.processes.iter().map(name).collect());
+        }
+    }
+    found
+}
+
+/// Who has what, at one moment.
+#[derive(Clone, Debug)]
+pub struct Moment(Table);
+
+impl Moment {
+    /// Now; `None`: nobody can say.
+    pub fn now(dir: &Path) -> Option<Self> {
+        let kernel = Kernel::here().ok()?;
+        let boot = kernel.boot().ok()?;
+        match table::load(dir, &boot) {
+            Stored::Table(mut table) => {
+                table.drop_ended(&kernel);
+                Some(Moment(table))
+            }
+            Stored::Lost(_) if !dir.join(table::TABLE).exists() => Some(Moment(Table::new(&boot))),
+            Stored::Lost(_) => None,
+        }
+    }
+
+    /// Whether nobody has had the unit from then until `later`.
+    fn idle(&self, later: &Moment, unit: &String) -> bool {
+        let has = |table: &Table| table.leases.iter().any(|lease| lease.units.contains(unit));
+        !has(&self.0) && !has(&later.0) && self.0.last.get(unit) == later.0.last.get(unit)
+    }
+}
+
+/// Looks for what is left, and writes down units that nobody is to get. `first`: what NVML answered since the moment
+/// `before`; `again`: whether there is time to ask it once more. Returns what to tell.
+///
+/// # Errors
+/// The list can't be written.
+pub fn look(
+    dir: &Path,
+    before: Option<&Moment>,
+    first: &Answer,
+    again: Option<(&Asker, &[String])>,
+) -> Result<Vec<String>> {
+    let (Some(before), Answer::Said(said)) = (before, first) else { return Ok(vec![]) };
+    let seen = |said: &Said| {
+        let now = Moment::now(dir)?;
+        let parts =
+            said.gpus.iter().flat_map(|gpu| gpu.parts.iter().map(|part| &part.uuid).chain([&gpu.uuid]));
+        Some(left(said, &parts.filter(|id| before.idle(&now, id)).cloned().collect()))
+    };
+    let Some(mut found) = seen(said) else { return Ok(vec![]) };
+    let known = health::read(&dir.join(health::UNCLEAN));
+    let is_new = |id: &String, left: &Left| left.marks() && !known.contains_key(id);
+    if found.iter().any(|(id, left)| is_new(id, left)) {
+        let second = again.map(|(asker, questions)| {
+            std::thread::sleep(SETTLES);
+            asker.ask(questions)
+        });
+        match second {
+            Some(Answer::Said(said)) => found = seen(&said).unwrap_or_default(),
+            // The next look will tell.
+            _ => found.retain(|id, left| !is_new(id, left)),
+        }
+    }
+    let marked = |(id, left): (&String, &Left)| left.marks().then(|| (id.clone(), left.why()));
+    let units: BTreeMap<String, String> = found.iter().filter_map(marked).collect();
+    if units.keys().ne(known.keys()) {
+        store(dir, units)?;
+    }
+    Ok(found.iter().map(|(id, left)| told(id, left)).collect())
+}
+
+fn told(id: &str, left: &Left) -> String {
+    match left.marks() {
+        true => format!("GPU {id} is not given to tasks: {}", left.why()),
+        false => format!("GPU {id}: processes use it though no task has it: {}", left.processes.join(", ")),
+    }
+}
+
+fn store(dir: &Path, units: BTreeMap<String, String>) -> Result<()> {
+    if units.is_empty() {
+        return forget(dir);
+    }
+    let text = serde_json::to_string(&Sick { format: FORMAT, units })?;
+    write_atomic(&dir.join(health::UNCLEAN), text.as_bytes(), 0o644, None)
+}
+
+/// Nothing is leased: nothing is kept from anybody.
+///
+/// # Errors
+/// The list can't be removed.
+pub fn forget(dir: &Path) -> Result<()> {
+    remove(&dir.join(health::UNCLEAN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::said::{SaidGpu, SaidPart};
+
+    fn gpu(uuid: &str, used: u64, processes: &[(u32, Option<&str>, Option<u32>)]) -> SaidGpu {
+        let process = |(pid, name, gi): &(u32, Option<&str>, Option<u32>)| SaidProcess {
+            pid: *pid,
+            name: name.map(str::to_owned),
+            gi: *gi,
+        };
+        let processes = processes.iter().map(process).collect();
+        SaidGpu { uuid: uuid.into(), used_mib: Some(used), processes, ..SaidGpu::default() }
+    }
+
+    #[test]
+    fn only_what_nobody_has_and_more_than_a_driver_keeps() {
+        let part = |uuid: &str, gi, used| SaidPart {
+            uuid: uuid.into(),
+            gi: Some(gi),
+            used_mib: Some(used),
+            ..SaidPart::default()
+        };
+        let mig = SaidGpu {
+            mig: true,
+            parts: vec![part("MIG-a", 1, 9000), part("MIG-b", 2, 4)],
+            ..gpu("GPU-mig", 9100, &[(7, Some("python3"), Some(1)), (8, None, Some(2))])
+        };
+        let gpus = vec![gpu("GPU-a", 256, &[]), gpu("GPU-b", 257, &[]), gpu("GPU-c", 9000, &[]), mig];
+        let said = Said { gpus, ..Said::default() };
+        let idle = ["GPU-a", "GPU-b", "GPU-mig", "MIG-a", "MIG-b"].map(str::to_owned).into();
+        let told: Vec<String> = left(&said, &idle).iter().map(|(id, left)| told(id, left)).collect();
+        assert_eq!(
+            told,
+            [
+                "GPU GPU-b is not given to tasks: 257 MiB of its memory stay in use though no task has it, by no process \
+                 that can be seen: end that, or reset the GPU",
+                "GPU MIG-a is not given to tasks: 9000 MiB of its memory stay in use though no task has it, by python3 \
+                 (7) that can be seen: end that, or reset the GPU",
+                "GPU MIG-b: processes use it though no task has it: 8",
+            ]
+        );
+    }
+}
