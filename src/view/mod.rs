@@ -2,6 +2,7 @@
 
 pub mod database;
 pub mod gpu;
+pub mod pause;
 pub mod roles;
 pub mod runtime;
 pub mod secrets;
