@@ -13,4 +13,5 @@ mod relation;
 mod secrets;
 mod untagged;
 mod upgrade;
+mod work_dir;
 mod wrapper;
