@@ -176,11 +176,14 @@ pub const PROVEN: &str = "/var/lib/concourse/charm/proven-version";
 /// Written by the units themselves when they start.
 pub const RUN: &str = "/run/concourse-ci-machine";
 
+/// There while a web node restarts: workers wait in their starts, so long at most as their units say.
+pub const PAUSE: &str = "/run/concourse-ci-machine/pause";
+
 /// The slice of the second worker's unit and so of its containers.
 pub const UNTAGGED_SLICE: &str = "system-concourse_untagged.slice";
 
 /// Files that the plan may write or remove; `observe` reads them all.
-pub const MANAGED: [&str; 26] = [
+pub const MANAGED: [&str; 27] = [
     WEB_ENV,
     WORKER.env,
     UNTAGGED.env,
@@ -198,6 +201,7 @@ pub const MANAGED: [&str; 26] = [
     WORKER_KEY_PUB,
     TSA_KEYS,
     DRAINED,
+    PAUSE,
     PROVEN,
     POLICY,
     LAUNCHER,
@@ -214,7 +218,7 @@ pub const SHARED_DIRS: [&str; 4] =
     [ETC, "/etc/systemd/system/concourse-web.service.d", WORKER.dropin_dir, UNTAGGED.dropin_dir];
 
 /// Directories in which a killed hook may leave what it had not yet moved into its place.
-pub const WRITTEN: [&str; 5] = [OPT, ETC, KEYS, STATE, PROGRAMS];
+pub const WRITTEN: [&str; 6] = [OPT, ETC, KEYS, STATE, PROGRAMS, RUN];
 
 /// All that the charm may leave on a machine; `observe` tells which of it is there.
 pub const OURS: [&str; 26] = [

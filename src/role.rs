@@ -46,6 +46,11 @@ impl Role {
         }
     }
 
+    /// The record of what it was started with.
+    pub fn started_record(self) -> String {
+        format!("{}/{}.started", paths::RUN, self.record())
+    }
+
     /// What it is called in a sentence.
     pub fn noun(self) -> &'static str {
         match self {

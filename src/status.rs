@@ -4,6 +4,7 @@ use crate::packages::passes;
 use crate::plan::machine::belongs_to_another;
 use crate::render::web::external_url;
 use crate::step::{Level, Status};
+use crate::view::pause::{asked, silent, waits};
 use crate::view::roles::{Roles, roles};
 use crate::view::runtime::folder_count;
 use crate::view::tsa::registration;
@@ -104,10 +105,19 @@ fn web_findings(world: &World) -> Vec<Status> {
         };
         found.push(blocked(format!("{seen}: see journalctl -u concourse-web")));
     }
+    found.extend(pausing(world));
     found.extend(
         workers(world).bad.into_iter().map(|bad| blocked(format!("A worker's data can't be used: {bad}"))),
     );
     found
+}
+
+/// Only of workers that run is asked a pause, and only until they have answered.
+fn pausing(world: &World) -> Option<Status> {
+    let silent = silent(world, Some(asked(world)?));
+    let (first, more) = (silent.first()?, silent.len() - 1);
+    let others = if more == 0 { String::new() } else { format!(" and {more} more") };
+    Some(waiting(format!("Waiting for {first}{others} to pause, then the web node restarts")))
 }
 
 fn worker_findings(world: &World) -> Vec<Status> {
@@ -146,6 +156,8 @@ fn absent(world: &World, worker: Worker) -> Option<Status> {
     };
     Some(if let Some(why) = world.troubles.get(&concern) {
         blocked(format!("{why}: {journal}"))
+    } else if waits(world, worker) {
+        waiting("Waiting for the web node to restart")
     } else if !service.active && !service.changing {
         blocked(format!("The {noun} does not run: {journal}"))
     } else {

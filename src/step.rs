@@ -174,6 +174,8 @@ pub enum Step {
     Reload(Role),
     /// Stop.
     Stop(Role),
+    /// Stop workers, and let them start again by themselves when the pause is over.
+    Pause(Vec<Worker>),
     /// Let workers finish their builds, all at the same time and so long at most, and stop them.
     Leave(Vec<Worker>, Farewell, Duration),
     /// End what stopped workers have left running, and with the last worker the network of its containers.
@@ -265,6 +267,7 @@ impl fmt::Display for Step {
             Step::Restart(role, _) => write!(f, "restart {}", role.unit()),
             Step::Reload(role) => write!(f, "reload {}", role.unit()),
             Step::Stop(role) => write!(f, "stop {}", role.unit()),
+            Step::Pause(workers) => write!(f, "pause {}", units(workers)),
             Step::Leave(workers, Farewell::Land, _) => write!(f, "land {}", units(workers)),
             Step::Leave(workers, Farewell::Retire, _) => write!(f, "retire {}", units(workers)),
             Step::EndContainers(workers) => write!(f, "end containers of {}", units(workers)),

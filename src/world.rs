@@ -11,7 +11,7 @@ use crate::oci::devices::Devices;
 use crate::oci::folders::Found;
 use crate::oci::lease::shown::Shown;
 use crate::packages::Ledger;
-use crate::parse::{UnitName, Version};
+use crate::parse::{Moment, UnitName, Version};
 pub use crate::role::{Role, Worker};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,8 @@ use std::rc::Rc;
 pub struct World {
     /// This unit.
     pub unit: UnitName,
+    /// When this was seen.
+    pub now: Moment,
     /// Name and UUID of the model.
     pub model: (String, String),
     /// The newest options without a problem, by which everything runs; `None` if there never were any.

@@ -6,6 +6,7 @@ mod kit;
 
 use concourse_ci_machine::event::Goal;
 use concourse_ci_machine::gpu::lacks::Lacks;
+use concourse_ci_machine::parse::Moment;
 use concourse_ci_machine::step::{Level, Step};
 use concourse_ci_machine::world::{Role, Worker, World};
 use concourse_ci_machine::{paths, plan::plan, status::status};
@@ -31,6 +32,9 @@ enum Happening {
     NoWorkers,
     Tsa(&'static str),
     NoTsa,
+    Asked(&'static str),
+    Answered(&'static str),
+    Later(u64),
     Leader(bool),
     Reboot,
     Killed(Role),
@@ -64,6 +68,9 @@ fn happening() -> impl Strategy<Value = Happening> {
         Just(NoWorkers),
         prop::sample::select(vec!["10.0.0.5:2222", "[fd00::5]:2222", "nonsense"]).prop_map(Tsa),
         Just(NoTsa),
+        prop::sample::select(vec!["1000", "1031", "soon", ""]).prop_map(Asked),
+        prop::sample::select(vec!["1000", "1000 1031", "1031", "yes", ""]).prop_map(Answered),
+        prop::sample::select(vec![1000, 1029, 1031, 5000]).prop_map(Later),
         any::<bool>().prop_map(Leader),
         Just(Reboot),
         prop::sample::select(Role::ALL.to_vec()).prop_map(Killed),
@@ -96,6 +103,8 @@ fn happen(unit: TestUnit, what: &Happening) -> TestUnit {
         Happening::NoWorkers => unit.unrelated("web-tsa:2"),
         Happening::Tsa(host) => unit.tsa(host),
         Happening::NoTsa => unit.unrelated("worker-tsa:1"),
+        Happening::Asked(since) => unit.asked(since),
+        Happening::Answered(answer) => unit.answered(answer),
         other => return accident(unit, other),
     };
     unit.world.problems.truncate(3);
@@ -105,6 +114,7 @@ fn happen(unit: TestUnit, what: &Happening) -> TestUnit {
 fn accident(mut unit: TestUnit, what: &Happening) -> TestUnit {
     let machine = &mut unit.world.machine;
     match what {
+        Happening::Later(now) => unit.world.now = Moment::new(*now),
         Happening::Leader(leads) => unit.world.leader = *leads,
         Happening::Reboot => {
             machine.boot.push('+');

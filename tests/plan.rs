@@ -7,6 +7,8 @@ mod gpus;
 mod kit;
 #[path = "plan/packages.rs"]
 mod packages;
+#[path = "plan/pause.rs"]
+mod pause;
 #[path = "plan/untagged.rs"]
 mod untagged;
 
@@ -134,7 +136,7 @@ fn a_tag_is_a_restart_which_builds_survive() {
 
 #[test]
 fn a_rotated_database_password_is_a_restart() {
-    assert_snapshot!(TestUnit::web().database("n3w").plan(), @"
+    assert_snapshot!(TestUnit::web_alone().database("n3w").plan(), @"
     write /etc/concourse/web.env 640 RootConcourse
     say maintenance: Restarting the web node...
     restart concourse-web.service
@@ -194,7 +196,7 @@ fn other_bytes_of_the_same_version_are_started() {
 
 #[test]
 fn a_version_that_does_not_come_up_is_left_again() {
-    let mut unit = TestUnit::web().config("concourse-version", "8.2.6");
+    let mut unit = TestUnit::web_alone().config("concourse-version", "8.2.6");
     let mut model = kit::model::Model::default();
     model.broken.insert("8.2.6".parse().unwrap());
     assert_snapshot!(model.hook(&mut unit.world, Goal::Run).join("\n--\n"), @"
@@ -221,7 +223,7 @@ fn a_version_that_does_not_come_up_is_left_again() {
 #[test]
 fn a_wish_that_failed_does_not_come_back_by_itself() {
     let wish = Override { version: "8.2.6".parse().unwrap(), pinned: "8.2.5".parse().unwrap() };
-    let mut unit = TestUnit::web();
+    let mut unit = TestUnit::web_alone();
     unit.world.machine.override_version = Some(wish);
     let mut model = kit::model::Model::default();
     model.broken.insert("8.2.6".parse().unwrap());

@@ -11,6 +11,7 @@ use crate::paths;
 use crate::plan::worker::{FAREWELL, ending};
 use crate::render::web::external_url;
 use crate::step::{Farewell, File, FileOwner, KeyKind, SecretSource, Step};
+use crate::view::pause::asked;
 use crate::view::roles::roles;
 use crate::view::secrets::{KEYS, admin_password};
 use crate::view::tsa::registration;
@@ -192,9 +193,13 @@ fn restart(world: &World, force: bool) -> Result<Vec<Step>, String> {
         steps.push(Step::Leave(workers.clone(), Farewell::Land, FAREWELL));
     }
     if active(Role::Web) {
-        steps.push(Step::Restart(Role::Web, Duration::from_secs(180)));
+        // The plan restarts what was not started with what it should have been, and asks workers to pause before.
+        let record = |role: Role| Step::Remove(role.started_record());
+        steps.push(record(Role::Web));
+        steps.extend(workers.into_iter().map(|worker| record(worker.role())));
+    } else {
+        steps.extend(workers.into_iter().map(|worker| Step::Restart(worker.role(), Duration::from_secs(60))));
     }
-    steps.extend(workers.into_iter().map(|worker| Step::Restart(worker.role(), Duration::from_secs(60))));
     if steps.is_empty() {
         Err("No Concourse service runs on this unit: see its status".into())
     } else {
@@ -261,10 +266,19 @@ pub fn answer(action: &Action, world: &World) -> Answer {
     match action {
         Action::GetAdminPassword => password(world),
         Action::CheckStatus { verbose } => check_status::report(world, *verbose),
+        Action::RestartServices { .. } if asked(world).is_some() => Answer::says(&[("message", PAUSING)]),
+        Action::RestartServices { .. } if roles.web && world.service(Role::Web).started_with.is_none() => {
+            Answer::failed("The web node can't be restarted now: see the unit's status".into())
+        }
         Action::RestartServices { .. } => Answer::says(&[("message", "Restarted")]),
         Action::RunMigrations(_) => Answer::says(&[("message", "Migrated")]),
         Action::UpdateVersion(version) => match &world.machine.current {
-            Some(current) if current == version => Answer::says(&[("version", &current.to_string())]),
+            Some(current) if current == version => {
+                let mut answer = Answer::says(&[("version", &current.to_string())]);
+                let later = asked(world).map(|_| ("message".to_owned(), PAUSING.to_owned()));
+                answer.results.extend(later);
+                answer
+            }
             Some(current) => {
                 let why = world
                     .machine
@@ -281,6 +295,7 @@ pub fn answer(action: &Action, world: &World) -> Answer {
             "message",
             if !world.machine.connected.is_empty() { "The worker is back" } else { "The worker starts" },
         )]),
+        Action::RotateKeys if asked(world).is_some() => Answer::says(&[("message", PAUSING)]),
         Action::RotateKeys if roles.web => {
             Answer::says(&[("message", "New keys are in use; users log in again")])
         }
@@ -291,6 +306,9 @@ pub fn answer(action: &Action, world: &World) -> Answer {
         Action::ExportGpuConfig(format) => gpus::exported(world, *format),
     }
 }
+
+/// Hooks do the rest, once the workers' answers are there.
+const PAUSING: &str = "The web node restarts as soon as its workers have paused, so that no output of builds is lost: see the unit's status";
 
 fn password(world: &World) -> Answer {
     let (Some(password), Some(config)) = (admin_password(world), &world.config) else {

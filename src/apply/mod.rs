@@ -124,6 +124,7 @@ impl Applier<'_> {
             }
             Step::Reload(role) => drop(cmd("systemctl").args(["reload", role.unit()]).run()?),
             Step::Stop(role) => services::stop(*role)?,
+            Step::Pause(workers) => services::pause(self.root, workers)?,
             Step::Leave(workers, how, patience) => {
                 services::leave(self.root, workers, *how, *patience, &self.session.memory.links)?;
             }
@@ -194,7 +195,7 @@ impl Applier<'_> {
         for path in [own.work_dir, own.containerd, own.volumes] {
             fs::remove(&self.root.path(path))?;
         }
-        fs::remove(&self.root.path(paths::RUN).join(format!("{}.started", worker.role().record())))?;
+        fs::remove(&self.root.path(worker.role().started_record()))?;
         self.session.record.work_dirs.remove(&worker);
         self.keep_record()
     }

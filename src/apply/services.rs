@@ -9,7 +9,7 @@ use crate::observe::{is_linked, lasting_link};
 use crate::step::Farewell;
 use crate::view::tsa::registration;
 use crate::world::{Role, Worker, World};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -75,6 +75,25 @@ fn restarts(role: Role) -> Result<u32> {
 /// Stops a service.
 pub fn stop(role: Role) -> Result<()> {
     cmd("systemctl").args(["stop", role.unit()]).deadline(Duration::from_secs(150)).run().map(drop)
+}
+
+/// Stops workers; they come back by themselves when their start no longer waits for the pause's end.
+pub fn pause(root: &Root, workers: &[Worker]) -> Result<()> {
+    let units: Vec<&str> = workers.iter().map(|worker| worker.role().unit()).collect();
+    // One job for systemd, which ends it also when this hook does not.
+    cmd("systemctl").args(["restart", "--no-block"]).args(units).run()?;
+    let end = Instant::now() + Duration::from_secs(90);
+    loop {
+        let services = services(root)?;
+        let gone = |worker: &Worker| services.get(&worker.role()).is_none_or(|s| s.pid.is_none());
+        if workers.iter().all(gone) {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            bail!("a worker did not stop");
+        }
+        sleep(PAUSE);
+    }
 }
 
 /// A worker that has had no connection for so long has nobody to say farewell to: it was revoked before it left.

@@ -10,6 +10,7 @@ use crate::event::{Context, Event};
 use crate::host::fs::Root;
 use crate::juju::memory::{Memory, Stale};
 use crate::juju::{read, tools};
+use crate::parse::Moment;
 use crate::view::gpu;
 use crate::view::roles::roles;
 use crate::view::secrets;
@@ -19,6 +20,7 @@ use crate::world::{Concern, Record, Role, World};
 use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::SystemTime;
 
 /// Key of the record in Juju's state of the unit.
 pub const RECORD: &str = "record";
@@ -78,6 +80,7 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
 
     let mut world = World {
         unit: context.unit.clone(),
+        now: now(),
         model: (context.model.clone(), context.model_uuid.clone()),
         machine: machine::machine(root, &session.memory)?,
         config,
@@ -117,6 +120,12 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
         Rc::make_mut(&mut session.memory).links = links;
     }
     Ok(world)
+}
+
+/// A clock before 1970 is as good as one at its beginning.
+fn now() -> Moment {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Moment::new(since.as_secs())
 }
 
 fn record() -> Result<Record> {

@@ -29,8 +29,8 @@ pub fn services(root: &Root) -> Result<BTreeMap<Role, Service>> {
                 enabled: unit.file_state == "enabled",
                 stale: unit.needs_reload,
                 pid: unit.main_pid,
-                started_with: recorded(root, &format!("{name}.started"))?,
-                loaded_keys: recorded(root, &format!("{name}.keys"))?,
+                started_with: recorded(root, &role.started_record())?,
+                loaded_keys: recorded(root, &format!("{}/{name}.keys", paths::RUN))?,
             },
         );
     }
@@ -38,7 +38,7 @@ pub fn services(root: &Root) -> Result<BTreeMap<Role, Service>> {
 }
 
 /// The digest in a record that the unit itself wrote, as `sha256sum` prints it.
-fn recorded(root: &Root, name: &str) -> Result<Option<String>> {
-    let text = read(&root.path(paths::RUN).join(name))?;
+fn recorded(root: &Root, path: &str) -> Result<Option<String>> {
+    let text = read(&root.path(path))?;
     Ok(text.and_then(|t| t.split_whitespace().next().map(str::to_owned)))
 }

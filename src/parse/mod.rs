@@ -18,7 +18,7 @@ pub use net::{DnsName, Host, HostPort};
 pub use secret::Secret;
 pub use ssh::PublicKey;
 pub use text::{Sha256, Tag, UserName};
-pub use time::TimeLimit;
+pub use time::{Moment, TimeLimit};
 pub use version::Version;
 
 use std::fmt;

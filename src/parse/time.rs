@@ -1,4 +1,4 @@
-//! How long an action may take.
+//! How long an action may take, and when something was.
 
 use super::{Invalid, from_text, shown};
 use std::fmt;
@@ -42,7 +42,37 @@ impl fmt::Display for TimeLimit {
     }
 }
 
-from_text!(TimeLimit);
+/// A moment, in seconds since 1970.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// From a clock, or by parsing.
+    pub fn new(seconds: u64) -> Self {
+        Self(seconds)
+    }
+
+    fn parse(text: &str) -> Result<Self, Invalid> {
+        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let seconds = digits.then(|| text.parse().ok()).flatten();
+        seconds.map(Self).ok_or_else(|| {
+            Invalid::new(format!("{} is no moment; write the seconds since 1970", shown(text)))
+        })
+    }
+
+    /// How long ago `earlier` was; `None` if it is yet to come, as after a clock was set back.
+    pub fn since(self, earlier: Self) -> Option<Duration> {
+        self.0.checked_sub(earlier.0).map(Duration::from_secs)
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+from_text!(TimeLimit, Moment);
 
 #[cfg(test)]
 mod tests {
@@ -74,5 +104,19 @@ mod tests {
             ("99999999999999999999h", r#""99999999999999999999h" is out of range; use 1s to 24h"#),
         ]);
         assert_eq!(TimeLimit::parse("2h").unwrap().duration(), Duration::from_secs(7200));
+    }
+
+    #[test]
+    fn moments() {
+        accepts::<Moment>(&[("0", "0"), ("1763740000", "1763740000"), ("007", "7")]);
+        refuses::<Moment>(&[
+            ("", r#""" is no moment; write the seconds since 1970"#),
+            ("-1", r#""-1" is no moment; write the seconds since 1970"#),
+            ("now", r#""now" is no moment; write the seconds since 1970"#),
+            ("99999999999999999999", r#""99999999999999999999" is no moment; write the seconds since 1970"#),
+        ]);
+        let (early, late) = (Moment::new(10), Moment::new(40));
+        assert_eq!(late.since(early), Some(Duration::from_secs(30)));
+        assert_eq!(early.since(late), None);
     }
 }

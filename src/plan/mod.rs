@@ -9,6 +9,7 @@ mod keys;
 mod leave;
 pub(crate) mod machine;
 mod packages;
+mod pause;
 mod publish;
 mod runtime;
 mod web;
@@ -28,19 +29,23 @@ pub fn plan(goal: Goal, world: &World) -> Vec<Step> {
         Goal::Run => {
             let mut steps = machine::steps(world);
             steps.extend(install::steps(world));
+            let mut ask = None;
             if world.machine.user.is_some() {
                 steps.extend(keys::steps(world));
-                steps.extend(web::steps(world));
+                let web = web::steps(world);
+                ask = web.ask;
+                steps.extend(web.steps);
                 steps.extend(runtime::steps(world));
                 let gpus = gpu::steps(world);
-                // What a worker advertises is known when they have been looked at.
-                let looks = gpus.iter().any(|step| matches!(step, Step::LookAtGpus));
                 steps.extend(gpus);
-                if !looks {
+                // What a worker advertises is known when they have been looked at; and one that pauses for the web
+                // node of its own unit is back in its place with the next look.
+                let first = |step: &Step| matches!(step, Step::LookAtGpus | Step::Pause(_));
+                if !steps.iter().any(first) {
                     steps.extend(worker::steps(world));
                 }
             }
-            steps.extend(publish::steps(world));
+            steps.extend(publish::steps(world, ask));
             steps.extend(install::cleanup(world));
             if steps.is_empty() { packages::steps(world) } else { steps }
         }

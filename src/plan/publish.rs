@@ -1,11 +1,12 @@
 //! What others learn from this unit: databags, ports, version. Written only when it differs from what was written.
 
 use crate::juju::tools::Bag;
-use crate::parse::HostPort;
+use crate::parse::{HostPort, Moment};
 use crate::paths;
 use crate::render::web::METRICS_PORT;
 use crate::step::Step;
 use crate::view::database;
+use crate::view::pause::{ANSWER, ASK, answer};
 use crate::view::roles::{application_has_web, peers_exchange, roles};
 use crate::view::tsa::TSA_PORT;
 use crate::view::version::published;
@@ -16,14 +17,14 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-/// Brings Juju's side up to date.
-pub fn steps(world: &World) -> Vec<Step> {
+/// Brings Juju's side up to date; with `ask`, workers are asked to pause since that moment.
+pub fn steps(world: &World, ask: Option<Moment>) -> Vec<Step> {
     let mut steps = vec![];
     let record = &world.record;
     for (endpoint, relations) in &world.memory.relations {
         for id in relations.keys() {
             let written = record.unit_bags.get(id);
-            let wanted = unit_bag(world, endpoint, written);
+            let wanted = unit_bag(world, (endpoint, id), written, ask);
             steps.extend(publish(id, false, written, wanted));
             // The peers' application bag holds the ids of secrets: see `keys`.
             if world.leader && endpoint != "concourse-peer" {
@@ -49,15 +50,15 @@ fn publish(id: &str, app: bool, written: Option<&Bag>, wanted: Bag) -> Option<St
     (!values.is_empty()).then(|| Step::Publish { relation: id.to_owned(), app, values })
 }
 
-fn unit_bag(world: &World, endpoint: &str, written: Option<&Bag>) -> Bag {
+fn unit_bag(world: &World, (endpoint, id): (&str, &str), written: Option<&Bag>, ask: Option<Moment>) -> Bag {
     let mut bag = Bag::new();
     let peers = peers_exchange(world);
     match endpoint {
-        "web-tsa" => bag.extend(tsa(world, written)),
-        "worker-tsa" if !peers => bag.extend(worker_key(world)),
+        "web-tsa" => bag.extend(tsa(world, written, ask)),
+        "worker-tsa" if !peers => bag.extend(worker(world, id)),
         "concourse-peer" if peers => {
-            bag.extend(tsa(world, written));
-            bag.extend(worker_key(world));
+            bag.extend(tsa(world, written, ask));
+            bag.extend(worker(world, id));
         }
         "postgresql" if application_has_web(world) => {
             drop(bag.insert("database".into(), database::NAME.into()))
@@ -74,15 +75,15 @@ fn unit_bag(world: &World, endpoint: &str, written: Option<&Bag>) -> Bag {
     bag
 }
 
-/// Told first when the web node answers, and not taken back because it is away for a moment.
-fn tsa(world: &World, written: Option<&Bag>) -> Bag {
+/// Told first when the web node answers, not taken back because it is away for a moment, and not new before its restart.
+fn tsa(world: &World, written: Option<&Bag>, ask: Option<Moment>) -> Bag {
     const KEYS: [&str; 3] = ["tsa-host", "tsa-public-key", "concourse-version"];
     if !roles(world).web {
         return Bag::new();
     }
-    let up = world.machine.web.is_some();
+    let up = world.machine.web.is_some() && ask.is_none();
     let key = world.file(paths::HOST_KEY_PUB).map(str::trim);
-    match (up, address(world), key, published(world)) {
+    let mut bag: Bag = match (up, address(world), key, published(world)) {
         (true, Some(address), Some(key), Some(version)) => {
             let host = SocketAddr::new(address, TSA_PORT).to_string();
             debug_assert!(host.parse::<HostPort>().is_ok());
@@ -92,12 +93,19 @@ fn tsa(world: &World, written: Option<&Bag>) -> Bag {
             let kept = written.into_iter().flatten().filter(|(k, _)| KEYS.contains(&k.as_str()));
             kept.map(|(k, v)| (k.clone(), v.clone())).collect()
         }
-    }
+    };
+    bag.extend(ask.map(|ask| (ASK.to_owned(), ask.to_string())));
+    bag
 }
 
-fn worker_key(world: &World) -> Option<(String, String)> {
-    let key = public_key(world).filter(|_| roles(world).worker)?;
-    Some(("worker-public-key".to_owned(), key.to_string()))
+fn worker(world: &World, relation: &str) -> Bag {
+    let Some(key) = public_key(world).filter(|_| roles(world).worker) else { return Bag::new() };
+    let mut bag = Bag::from([("worker-public-key".to_owned(), key.to_string())]);
+    let answer: Vec<String> = answer(world, relation).iter().map(ToString::to_string).collect();
+    if !answer.is_empty() {
+        bag.insert(ANSWER.to_owned(), answer.join(" "));
+    }
+    bag
 }
 
 fn metrics(world: &World) -> bool {

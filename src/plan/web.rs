@@ -1,8 +1,10 @@
 //! The web node runs with what it should, and is restarted only for what a reload can't do.
 
-use super::{removals, writes};
+use super::{pause, removals, writes};
+use crate::parse::Moment;
 use crate::paths;
 use crate::step::{File, FileOwner, Level, Status, Step};
+use crate::view::pause::before_restart;
 use crate::view::roles::roles;
 use crate::view::web::{files, start_digest, text_digest};
 use crate::view::workers::workers;
@@ -12,13 +14,28 @@ use std::time::Duration;
 /// Migrations of a large database take their time.
 const UP: Duration = Duration::from_secs(180);
 
-/// Brings the web node to where it should be, or away.
-pub fn steps(world: &World) -> Vec<Step> {
-    if !roles(world).web {
-        return away(world);
+/// What there is to do for the web node.
+#[derive(Default)]
+pub struct Web {
+    /// Now.
+    pub steps: Vec<Step>,
+    /// Since when its workers are asked to pause, so that it can be restarted.
+    pub ask: Option<Moment>,
+}
+
+impl From<Vec<Step>> for Web {
+    fn from(steps: Vec<Step>) -> Self {
+        Web { steps, ask: None }
     }
-    let Some(current) = world.current() else { return vec![] };
-    let Ok(files) = files(world) else { return keys_only(world) };
+}
+
+/// Brings the web node to where it should be, or away.
+pub fn steps(world: &World) -> Web {
+    if !roles(world).web {
+        return away(world).into();
+    }
+    let Some(current) = world.current() else { return Web::default() };
+    let Ok(files) = files(world) else { return keys_only(world).into() };
     let service = world.service(Role::Web);
     let mut steps = writes(world, &files);
     let has_ca = files.iter().any(|f| f.path == paths::POSTGRES_CA);
@@ -35,6 +52,13 @@ pub fn steps(world: &World) -> Vec<Step> {
     let right = service.started_with.as_deref() == Some(&start_digest(&files, current));
     let down = !service.active && !service.changing;
     if (down || !right) && !tried {
+        let ask = before_restart(world);
+        if ask.is_some() {
+            return Web { steps, ask };
+        }
+        if world.machine.web.is_some() {
+            steps.extend(pause::begin(world));
+        }
         let what = if service.active { "Restarting" } else { "Starting" };
         let message = format!("{what} the web node...");
         steps.push(Step::Say(Status { level: Level::Maintenance, message }));
@@ -44,7 +68,7 @@ pub fn steps(world: &World) -> Vec<Step> {
         steps.extend(proven(world));
         steps.extend(prune(world));
     }
-    steps
+    steps.into()
 }
 
 /// Who may register is kept right even while something else is not.

@@ -1,9 +1,10 @@
 //! The workers run with what they should; restarts interrupt no build, and a meant absence is announced.
 
-use super::{removals, writes};
+use super::{pause, removals, writes};
 use crate::parse::Version;
 use crate::paths;
 use crate::step::{Farewell, File, FileOwner, KeyKind, Level, Status, Step};
+use crate::view::pause::{Pause, pause, waits};
 use crate::view::roles::roles;
 use crate::view::tsa::registration;
 use crate::view::worker::{files, key_is_known, running, start_digest, volume_candidates, waits_for_drain};
@@ -19,14 +20,14 @@ pub const FAREWELL: Duration = Duration::from_secs(120);
 pub fn steps(world: &World) -> Vec<Step> {
     let roles = roles(world);
     let workers = roles.workers();
+    let mut steps = pause::end(world);
     if !roles.worker {
-        let mut steps = gone(world, &Worker::ALL, Farewell::Retire);
+        steps.extend(gone(world, &Worker::ALL, Farewell::Retire));
         steps.extend(no_untagged(world));
         steps.extend(files_away(world, Worker::Main));
         steps.extend(removals(world, &[paths::WORKER_KEY, paths::WORKER_KEY_PUB, paths::TSA_KEYS]));
         return steps;
     }
-    let mut steps = vec![];
     if !roles.untagged {
         steps.extend(gone(world, &[Worker::Untagged], Farewell::Retire));
         steps.extend(no_untagged(world));
@@ -42,7 +43,11 @@ pub fn steps(world: &World) -> Vec<Step> {
     if !registration(world).related {
         steps.extend(gone(world, &workers, Farewell::Retire));
     } else if ready {
-        steps.extend(workers.into_iter().flat_map(|worker| run(world, worker)));
+        match pause(world) {
+            Pause::Begins => steps.extend(pause::begin(world)),
+            Pause::Lasts => {}
+            Pause::No => steps.extend(workers.into_iter().flat_map(|worker| run(world, worker))),
+        }
     }
     steps
 }
@@ -87,7 +92,7 @@ fn run(world: &World, worker: Worker) -> Vec<Step> {
         steps.push(Step::Enable(role, true));
     }
     let right = service.started_with.as_deref() == Some(&start_digest(worker, &files, key, current));
-    let down = !service.active && !service.changing;
+    let down = (!service.active && !service.changing) || waits(world, worker);
     if (down || !right) && !world.started.contains(&role) {
         let what = if service.active { "Restarting" } else { "Starting" };
         let message = format!("{what} the {}...", role.noun());

@@ -3,6 +3,7 @@
 pub mod database;
 pub mod gpu;
 pub mod packages;
+pub mod pause;
 pub mod roles;
 pub mod runtime;
 pub mod secrets;

@@ -1,5 +1,6 @@
 //! The web nodes that a worker registers with.
 
+use super::pause::ask;
 use super::roles::{peers_exchange, roles};
 use crate::juju::tools::Bag;
 use crate::parse::{HostPort, PublicKey, Version};
@@ -45,6 +46,9 @@ pub fn registration(world: &World) -> Registration {
                 Ok(Some(tsa)) => found.servers.push(tsa),
                 Ok(None) => {}
                 Err(why) => found.bad.push(format!("{id}: {unit} says {why}")),
+            }
+            if let Err(why) = ask(bag) {
+                found.bad.push(format!("{id}: {unit} says pause that is bad: {why}"));
             }
         }
     }

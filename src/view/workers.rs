@@ -1,5 +1,6 @@
 //! The workers that may register with this web node.
 
+use super::pause::answers;
 use super::roles::{peers_exchange, roles};
 use crate::parse::{PublicKey, UnitName};
 use crate::paths;
@@ -34,6 +35,9 @@ pub fn workers(world: &World) -> Workers {
                     Err(why) => {
                         found.bad.push(format!("{id}: {unit} says worker-public-key that is bad: {why}"))
                     }
+                }
+                if let Err(why) = answers(bag) {
+                    found.bad.push(format!("{id}: {unit} says paused that is bad: {why}"));
                 }
                 if let Ok(unit) = unit.parse::<UnitName>() {
                     found.names.extend(unit.worker_names());

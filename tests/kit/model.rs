@@ -69,6 +69,14 @@ impl Model {
         panic!("does not come to rest: {plans:#?}");
     }
 
+    /// Carries out steps, as an action does before its hook.
+    ///
+    /// # Panics
+    /// One of them fails.
+    pub fn carry_out(&self, world: &mut World, steps: &[Step]) {
+        steps.iter().for_each(|step| self.apply(world, step).expect("nothing is troubled"));
+    }
+
     fn apply(&self, world: &mut World, step: &Step) -> Result<(), String> {
         let wanted = world.file(paths::GPU_WANTED).and_then(|text| serde_json::from_str(text).ok());
         let machine = &mut world.machine;
@@ -109,7 +117,12 @@ impl Model {
                 };
                 put(world, &file.path, &file.text, file.mode, owner);
             }
-            Step::Remove(path) => remove(world, path),
+            Step::Remove(path) => {
+                remove(world, path);
+                if path == paths::PAUSE {
+                    self.end_pause(world);
+                }
+            }
             Step::Install(order) => {
                 let version = order.version.clone().unwrap_or(Version::new(8, 2, 5));
                 let stamps = machine.resource.iter().cloned().collect();
@@ -172,6 +185,14 @@ impl Model {
                 world.machine.services.entry(*role).or_default().loaded_keys = Some(keys);
             }
             Step::Stop(role) => stop(world, *role),
+            Step::Pause(workers) => {
+                assert!(world.file(paths::PAUSE).is_some(), "a pause without an end");
+                for worker in workers {
+                    assert!(runs(world, *worker), "{worker:?} does not run and would be started");
+                    stop(world, worker.role());
+                    world.machine.services.entry(worker.role()).or_default().changing = true;
+                }
+            }
             Step::Leave(workers, ..) => workers.iter().for_each(|worker| stop(world, worker.role())),
             Step::Prune(names) => memory(world).departed.retain(|n| !names.contains(n)),
             Step::Publish { relation, app, values } => {
@@ -195,6 +216,16 @@ impl Model {
         }
         refresh(world);
         Ok(())
+    }
+
+    /// Workers that wait in their start go on with it.
+    fn end_pause(&self, world: &mut World) {
+        for worker in Worker::ALL {
+            if world.service(worker.role()).changing {
+                drop(self.start(world, worker.role()));
+                world.started.remove(&worker.role());
+            }
+        }
     }
 
     fn start(&self, world: &mut World, role: Role) -> Result<(), String> {
@@ -264,6 +295,9 @@ fn remove(world: &mut World, path: &str) {
     machine.files.retain(|file, _| file != path && !file.starts_with(&format!("{path}/")));
     machine.leftovers.retain(|left| left != path);
     machine.unfinished.retain(|left| left != path);
+    for role in Role::ALL.into_iter().filter(|role| role.started_record() == path) {
+        machine.services.entry(role).or_default().started_with = None;
+    }
     match path {
         paths::FAILED => machine.failed = None,
         paths::OVERRIDE => machine.override_version = None,

@@ -6,6 +6,7 @@ use concourse_ci_machine::event::Goal;
 use concourse_ci_machine::gpu::lacks::Lacks;
 use concourse_ci_machine::juju::memory::{Memory, Relation};
 use concourse_ci_machine::juju::tools::Bag;
+use concourse_ci_machine::parse::Moment;
 use concourse_ci_machine::plan::plan;
 use concourse_ci_machine::status::status;
 use concourse_ci_machine::world::{Machine, Record, World};
@@ -34,6 +35,7 @@ impl TestUnit {
     pub fn new(name: &str, mode: &str) -> Self {
         let world = World {
             unit: name.parse().unwrap(),
+            now: Moment::new(1_000),
             model: ("ci".into(), "4075b630-e862-4195-830a-20ca42d22366".into()),
             config: None,
             problems: vec![],
@@ -58,6 +60,11 @@ impl TestUnit {
     /// A web node with a database and one related worker, at rest.
     pub fn web() -> Self {
         Self::new("web/0", "web").database("s3cret").worker("worker/0", KEYS[0]).settled()
+    }
+
+    /// The same without a worker.
+    pub fn web_alone() -> Self {
+        Self::web().unrelated("web-tsa:6").settled()
     }
 
     /// A worker with one web node, at rest and registered.
@@ -109,6 +116,26 @@ impl TestUnit {
     pub fn tsa(self, host: &str) -> Self {
         let bag = [("tsa-host", host), ("tsa-public-key", KEYS[1]), ("concourse-version", "8.2.5")];
         self.related("worker-tsa:1", "web", &[], &[("web/0", &bag)])
+    }
+
+    /// The related workers answer what the web node asks, or something else.
+    pub fn answered(mut self, answer: &str) -> Self {
+        for relation in
+            memory(&mut self.world).relations.get_mut("web-tsa").into_iter().flat_map(|r| r.values_mut())
+        {
+            relation.units.values_mut().for_each(|bag| drop(bag.insert("paused".into(), answer.into())));
+        }
+        self
+    }
+
+    /// The web node asks for a pause; with an empty text no more.
+    pub fn asked(mut self, since: &str) -> Self {
+        for relation in
+            memory(&mut self.world).relations.get_mut("worker-tsa").into_iter().flat_map(|r| r.values_mut())
+        {
+            relation.units.values_mut().for_each(|bag| drop(bag.insert("pause".into(), since.into())));
+        }
+        self
     }
 
     pub fn worker(self, unit: &str, key: &str) -> Self {

@@ -15,4 +15,5 @@ mod secrets;
 mod steps;
 mod untagged;
 mod upgrade;
+mod work_dir;
 mod wrapper;

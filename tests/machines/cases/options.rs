@@ -1,7 +1,6 @@
 //! Options: a bad one is told and stops nothing, a good one reaches the programs, and the operator's own files stay.
 
 use crate::kit::cloud::Cloud;
-use crate::kit::task::stand_in;
 
 const PROGRAMS: [(&str, &str); 2] = [("1", "concourse-web"), ("2", "concourse-worker")];
 
@@ -165,10 +164,7 @@ fn machine_another_volume_driver_waits_for_a_drain() {
     cloud.run("worker/0", &["drain"]);
     assert_eq!(cloud.status("worker/0"), "blocked: Worker drained: bring it back with the action resume");
     assert_eq!(cloud.pid("2", "concourse-worker"), "0");
-    if stand_in(&cloud) {
-        // Its TSA is an sshd without commands, so the old registration can't be deleted, and an empty work dir stays away.
-        return;
-    }
+    cloud.tsa_takes_commands("1");
     cloud.run("worker/0", &["resume"]);
     cloud.wait_active("worker/0");
     assert_eq!(cloud.status("worker/0"), "active: Worker ready");

@@ -100,6 +100,15 @@ pub fn steps(cloud: &Cloud, tag: &str, script: &str) -> Vec<String> {
     lines
 }
 
+impl Cloud {
+    /// Lets the TSA of a machine take `delete-worker`: the stand-in's needs a shell for it, the real one is its own.
+    pub fn tsa_takes_commands(&self, machine: &str) {
+        if stand_in(self) {
+            self.exec(machine, "usermod --shell /bin/sh concourse");
+        }
+    }
+}
+
 /// A task that was started.
 pub struct Task<'a> {
     cloud: &'a Cloud,

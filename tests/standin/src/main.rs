@@ -55,6 +55,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         "retire-worker" => drain(&read(&[DRAIN, gate::OPTIONS])?, "retire-worker"),
         "generate-key" => keys::run(&read(&[keys::OPTIONS])?),
         "standin-task" => task_client::run(&read(&[task_client::OPTIONS])?),
+        web::COMMAND => web::command(rest),
         "--standin-task-log" => worker::tasklog::run(rest),
         "" => bail!(
             "Please specify one command of: generate-key, land-worker, migrate, retire-worker, standin-task, web or worker"

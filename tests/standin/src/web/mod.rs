@@ -2,10 +2,12 @@
 
 mod api;
 mod auth;
+mod command;
 mod config;
 mod session;
 mod tsa;
 
+pub use command::{ARGUMENT as COMMAND, run as command};
 pub use config::OPTIONS;
 pub use tsa::die_with_parent;
 

@@ -1,7 +1,9 @@
 //! The gate for workers: OpenSSH's own server, which checks host key and worker keys for real. It gives a shell to
-//! nobody; all it lets a worker do is reach this program's session port on the loopback address.
+//! nobody; all it lets a worker do is reach this program's session port on the loopback address, and start what speaks
+//! to that port for it: see `command.rs`.
 
 use super::Web;
+use super::command::ARGUMENT;
 use crate::log::Log;
 use crate::pem;
 use anyhow::{Context, Result, anyhow, bail};
@@ -46,10 +48,11 @@ pub fn start(web: &Web, session_port: u16) -> Result<Tsa> {
     let text = format!(
         "ListenAddress {ip}\nPort {port}\nHostKey {host_key}\nHostKeyAlgorithms rsa-sha2-512,rsa-sha2-256\nAuthorizedKeysFile {keys}\n\
          VersionAddendum concourse-stand-in user={user} session={session_port}\nAllowUsers {user}\nPermitOpen 127.0.0.1:{session_port}\n\
-         AllowTcpForwarding local\nMaxSessions 0\nPermitTTY no\nX11Forwarding no\nAllowAgentForwarding no\nPermitTunnel no\n\
+         AllowTcpForwarding local\nMaxSessions 1\nForceCommand exec {program} {ARGUMENT} {session_port}\nPermitTTY no\nX11Forwarding no\nAllowAgentForwarding no\nPermitTunnel no\n\
          AllowStreamLocalForwarding no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPubkeyAuthentication yes\nUsePAM no\n\
          StrictModes no\nPermitRootLogin no\nPidFile none\nUseDNS no\nLoginGraceTime 20\nMaxStartups 1000\nClientAliveInterval 5\n\
          ClientAliveCountMax 6\nLogLevel VERBOSE\n",
+        program = std::env::current_exe()?.display(),
         ip = web.config.tsa_ip,
         port = web.config.tsa_port,
         host_key = host_key.display(),
