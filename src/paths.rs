@@ -103,6 +103,8 @@ pub const LEASES: &str = "/run/concourse-gpu/leases.json";
 pub const GPU_SERVICE: &str = "/etc/systemd/system/concourse-gpu.service";
 /// Looks when nodes or specs change.
 pub const GPU_PATH: &str = "/etc/systemd/system/concourse-gpu.path";
+/// Looks when something below changes.
+pub const GPU_FOLDERS: &str = "/etc/systemd/system/concourse-gpu-folders.path";
 /// Looks from time to time.
 pub const GPU_TIMER: &str = "/etc/systemd/system/concourse-gpu.timer";
 /// Tells Juju what was seen.
@@ -110,10 +112,12 @@ pub const GPU_TELL: &str = "/etc/systemd/system/concourse-gpu-tell.service";
 /// What the last hook has seen of GPUs, as far as tags and status tell of it.
 pub const GPU_TOLD: &str = "/var/lib/concourse/charm/gpus-told.json";
 /// The units that start the look.
-pub const GPU_WATCHES: [&str; 2] = ["concourse-gpu.path", "concourse-gpu.timer"];
+pub const GPU_WATCHES: [&str; 3] =
+    ["concourse-gpu.path", "concourse-gpu-folders.path", "concourse-gpu.timer"];
 /// There while systemd starts them.
-pub const GPU_WATCHED: [&str; 2] = [
+pub const GPU_WATCHED: [&str; 3] = [
     "/etc/systemd/system/multi-user.target.wants/concourse-gpu.path",
+    "/etc/systemd/system/multi-user.target.wants/concourse-gpu-folders.path",
     "/etc/systemd/system/timers.target.wants/concourse-gpu.timer",
 ];
 
@@ -208,6 +212,7 @@ pub const MANAGED: [&str; 27] = [
     GPU_WANTED,
     GPU_SERVICE,
     GPU_PATH,
+    GPU_FOLDERS,
     GPU_TIMER,
     GPU_TELL,
     GPU_TOLD,
@@ -221,7 +226,7 @@ pub const SHARED_DIRS: [&str; 4] =
 pub const WRITTEN: [&str; 6] = [OPT, ETC, KEYS, STATE, PROGRAMS, RUN];
 
 /// All that the charm may leave on a machine; `observe` tells which of it is there.
-pub const OURS: [&str; 26] = [
+pub const OURS: [&str; 27] = [
     WEB_UNIT,
     WORKER.dropin,
     WORKER.unit,
@@ -233,6 +238,7 @@ pub const OURS: [&str; 26] = [
     POSTGRES_CA,
     GPU_SERVICE,
     GPU_PATH,
+    GPU_FOLDERS,
     GPU_TIMER,
     GPU_TELL,
     GPU_WANTED,

@@ -36,7 +36,10 @@ fn away(world: &World) -> Vec<Step> {
     if world.machine.gpus_watched {
         steps.push(Step::WatchGpus(false));
     }
-    let units = removals(world, &[paths::GPU_PATH, paths::GPU_TIMER, paths::GPU_SERVICE, paths::GPU_TELL]);
+    let units = removals(
+        world,
+        &[paths::GPU_PATH, paths::GPU_FOLDERS, paths::GPU_TIMER, paths::GPU_SERVICE, paths::GPU_TELL],
+    );
     let reload = !units.is_empty();
     steps.extend(units);
     if reload {

@@ -12,9 +12,10 @@ use crate::step::{File, FileOwner};
 use crate::world::World;
 
 /// The units that look and tell, as they ship.
-const UNITS: [(&str, &str); 4] = [
+const UNITS: [(&str, &str); 5] = [
     (paths::GPU_SERVICE, include_str!("../../charm/units/concourse-gpu.service")),
     (paths::GPU_PATH, include_str!("../../charm/units/concourse-gpu.path")),
+    (paths::GPU_FOLDERS, include_str!("../../charm/units/concourse-gpu-folders.path")),
     (paths::GPU_TIMER, include_str!("../../charm/units/concourse-gpu.timer")),
     (paths::GPU_TELL, include_str!("../../charm/units/concourse-gpu-tell.service")),
 ];

@@ -22,6 +22,7 @@ fn they_are_looked_at_and_told() {
     write /etc/concourse/gpu.json 644 Root
     write /etc/systemd/system/concourse-gpu.service 644 Root
     write /etc/systemd/system/concourse-gpu.path 644 Root
+    write /etc/systemd/system/concourse-gpu-folders.path 644 Root
     write /etc/systemd/system/concourse-gpu.timer 644 Root
     write /etc/systemd/system/concourse-gpu-tell.service 644 Root
     daemon-reload
@@ -132,6 +133,7 @@ fn switched_off_nothing_of_them_is_left() {
     write /etc/concourse/runtime.json 644 Root
     watch no more GPUs
     remove /etc/systemd/system/concourse-gpu.path
+    remove /etc/systemd/system/concourse-gpu-folders.path
     remove /etc/systemd/system/concourse-gpu.timer
     remove /etc/systemd/system/concourse-gpu.service
     remove /etc/systemd/system/concourse-gpu-tell.service

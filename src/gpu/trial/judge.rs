@@ -32,7 +32,7 @@ pub fn judge(trial: &Trial<'_>) -> Outcome {
     let mut reasons = trial.units(&units);
     reasons.extend(trial.nodes(&units, &vendors));
     reasons.extend(trial.environment(&units));
-    let (wrong, notes) = trial.cuda(&units);
+    let (wrong, untried) = trial.cuda(&units);
     reasons.extend(wrong);
     let verdict = if reasons.is_empty() { Verdict::Passed } else { Verdict::Failed };
     Outcome {
@@ -40,16 +40,17 @@ pub fn judge(trial: &Trial<'_>) -> Outcome {
         asked: trial.order.to_string(),
         verdict,
         reasons,
-        notes,
         units: units.iter().map(|unit| shown(&[unit])).collect(),
         vendors,
         nodes: trial.seen.nodes.iter().map(line).collect(),
         cuda: match &trial.seen.cuda {
             Cuda::NotAsked => None,
+            Cuda::NoLibrary(_) if !untried.is_empty() => None,
             Cuda::NoLibrary(why) | Cuda::Failed(why) => Some(why.clone()),
             Cuda::Devices(1) => Some("1 device".to_owned()),
             Cuda::Devices(n) => Some(format!("{n} devices")),
         },
+        notes: untried,
         of: fingerprint(trial.devices),
     }
 }

@@ -141,11 +141,11 @@ impl<'a> Container<'a> {
     /// What the runtime itself said last, to its log or else aloud.
     fn complaint(&self, out: &Output) -> String {
         let log = read(&self.bundle.join("log.json")).ok().flatten().unwrap_or_default();
-        let last = log.lines().filter_map(|line| {
+        let mut lines = log.lines().filter_map(|line| {
             let line: serde_json::Value = serde_json::from_str(line).ok()?;
             line["msg"].as_str().map(str::to_owned)
         });
-        last.last().unwrap_or_else(|| tail(&out.stderr).to_owned())
+        lines.next_back().unwrap_or_else(|| tail(&out.stderr).to_owned())
     }
 
     fn test(&self, policy: &Policy, order: &Order, devices: &Devices) -> Outcome {

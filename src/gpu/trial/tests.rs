@@ -197,7 +197,7 @@ fn what_can_not_be_tested_is_said_and_no_failure() {
     let numbers = [("/dev/nvidia0".into(), (195, 0))].into();
     let outcome =
         judge(&Trial { order: &order, devices: &devices, given: &given, numbers: &numbers, seen: &seen });
-    assert_eq!(outcome.verdict, Verdict::Passed, "{outcome:?}");
+    assert_eq!((outcome.verdict, &outcome.cuda), (Verdict::Passed, &None), "{outcome:?}");
     assert_eq!(outcome.notes, ["CUDA was not tried: the device data has no driver libraries for containers"]);
 }
 
