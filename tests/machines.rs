@@ -7,3 +7,5 @@
 mod cases;
 #[path = "machines/kit/mod.rs"]
 mod kit;
+#[path = "packages/kit.rs"]
+mod packages;

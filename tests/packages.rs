@@ -64,6 +64,9 @@ fn libraries_come_follow_the_driver_and_go() {
     machine.libraries("550.163.01").unwrap();
     assert_eq!(machine.installed(), with_own(WANTED.to_vec()), "and back");
 
+    // Of what the operator has removed nothing is left to do, whether apt still knows it or not.
+    machine.purge("nvidia-utils-550");
+    machine.source("");
     machine.remove(&[Purpose::Libraries]).unwrap();
     assert_eq!(machine.installed(), ["operators-own=1"]);
     assert_eq!(machine.ledger(), Default::default());

@@ -3,6 +3,7 @@
 use super::Answer;
 use crate::config::FolderMounts;
 use crate::oci::folders::Folder;
+use crate::packages::Ledger;
 use crate::status::findings;
 use crate::step::Level;
 use crate::view::database::{Database, database};
@@ -98,6 +99,10 @@ pub fn report(world: &World, verbose: bool) -> Answer {
                 }
             };
             say("database", text);
+        }
+        if machine.packages != Ledger::default() {
+            let names: Vec<&str> = machine.packages.packages.keys().map(String::as_str).collect();
+            say("packages", names.join("\n"));
         }
         let files: Vec<&str> = machine.files.keys().map(String::as_str).collect();
         say("files", files.join("\n"));

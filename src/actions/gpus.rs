@@ -8,7 +8,7 @@ use crate::gpu::{ladder, summary};
 use crate::oci::devices::{Devices, FORMAT};
 use crate::step::Step;
 use crate::view::gpu::{report, wanted};
-use crate::world::World;
+use crate::world::{Concern, World};
 use std::collections::BTreeMap;
 
 /// What is told is what is there now.
@@ -56,15 +56,18 @@ pub fn diagnose(world: &World) -> Answer {
     if let Some(test) = test {
         answer.results.insert("last-test".to_owned(), last(test, fits.is_some()));
     }
-    let notes: Vec<String> = report.notes.iter().cloned().chain(toolkit(world)).collect();
+    let notes: Vec<String> = report.notes.iter().cloned().chain(packages(world)).collect();
     if !notes.is_empty() {
         answer.results.insert("notes".to_owned(), notes.join("\n"));
     }
     answer
 }
 
-/// Why NVIDIA's generator is not there, if it was tried for.
-fn toolkit(world: &World) -> Option<String> {
+/// Why packages are not there, if they were tried for.
+fn packages(world: &World) -> Option<String> {
+    if let Some(why) = world.troubles.get(&Concern::Packages) {
+        return Some(why.clone());
+    }
     let note =
         world.machine.no_toolkit.as_ref().filter(|_| report(world).is_some_and(|r| r.lacks.generator))?;
     Some(format!("The charm makes the CDI data itself, since {}", note.why))

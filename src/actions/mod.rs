@@ -18,7 +18,7 @@ use crate::view::tsa::registration;
 use crate::view::version::pinned;
 use crate::view::web::address;
 use crate::view::worker::running;
-use crate::world::{Override, Role, Worker, World};
+use crate::world::{Concern, Override, Role, Worker, World};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
@@ -259,7 +259,9 @@ const KEYS_REVISION: &str = "concourse-keys-revision";
 /// What to tell the operator about the world as it is after the action.
 pub fn answer(action: &Action, world: &World) -> Answer {
     let roles = roles(world);
-    let trouble = world.troubles.values().next().cloned();
+    // That packages can't be had is no reason not to tell about GPUs.
+    let mut troubles = world.troubles.iter().filter(|(concern, _)| **concern != Concern::Packages);
+    let trouble = troubles.next().map(|(_, why)| why.clone());
     if let (Some(why), false) = (trouble, action.only_looks()) {
         return Answer::failed(why);
     }

@@ -217,6 +217,15 @@ impl Facts {
         self.cdi.iter().filter(move |c| c.kind.as_ref() == Some(&kind))
     }
 
+    /// Whether only other libraries can bring them and the loaded module together: in a container the module is the
+    /// host's, and elsewhere a restart loads the module of libraries that are newer, but none that is older.
+    pub fn libraries_must_follow(&self, module: &str, found: &[&String]) -> bool {
+        let numbers =
+            |version: &str| version.split('.').map(|n| n.parse().unwrap_or(0)).collect::<Vec<u32>>();
+        let behind = |version: &&String| numbers(version) < numbers(module);
+        self.in_container() || (!found.is_empty() && found.iter().all(behind))
+    }
+
     /// Whether it is in a container that shares the host's kernel, so that drivers are the host's affair.
     pub fn in_container(&self) -> bool {
         matches!(self.machine, Machine::Lxd { .. } | Machine::Container { .. })

@@ -34,9 +34,9 @@ pub fn lacks(facts: &Facts, prepared: &Prepared, ladders: &[Ladder]) -> Lacks {
             Some(rung) if rung == ladder::LIBRARY => {
                 facts.files.nvml.is_empty() || facts.files.cuda.is_empty()
             }
-            // Elsewhere a restart brings the two together.
             Some(rung) if rung == ladder::MATCH => {
-                facts.in_container() && !facts.files.nvml.values().any(|found| found == version)
+                let found: Vec<&String> = facts.files.nvml.values().collect();
+                !found.contains(&version) && facts.libraries_must_follow(version, &found)
             }
             _ => false,
         }),

@@ -111,7 +111,7 @@ fn check(what: &What, changes: &Changes, ledger: &Ledger) -> Step<()> {
             named(&foreign)
         )));
     }
-    if changes.new.is_empty() && changes.touched().next().is_none() {
+    if changes.is_empty() {
         return Err(Stop::Refused(match what {
             What::Driver { .. } => {
                 format!("{what} is installed and does not load: restart the machine, or see journalctl -k")

@@ -29,6 +29,8 @@ pub struct Changes {
     pub changed: BTreeSet<String>,
     /// Packages that go.
     pub removed: BTreeSet<String>,
+    /// Packages that would be finished; those of a hook before that did not get to it are nowhere else.
+    pub finished: BTreeSet<String>,
 }
 
 impl Changes {
@@ -44,11 +46,17 @@ impl Changes {
                     let version = new.trim_start_matches('(').trim_end_matches(')');
                     changes.new.insert(name.to_owned(), version.to_owned());
                 }
+                ("Conf", _) => _ = changes.finished.insert(name.to_owned()),
                 ("Remv" | "Purg", _) => _ = changes.removed.insert(name.to_owned()),
                 _ => {}
             }
         }
         changes
+    }
+
+    /// Whether it would do nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 
     /// Packages that it would take away or exchange.
@@ -135,7 +143,9 @@ impl Failure {
         ]) {
             return Failure::Signature(said);
         }
-        if let Some(said) = line(&["404", "Hash Sum mismatch", "unexpected size"]) {
+        if let Some(said) =
+            line(&["404", "Hash Sum mismatch", "does not have a Release file", "unexpected size"])
+        {
             return Failure::Gone(said);
         }
         if let Some(said) = line(&[
@@ -206,7 +216,7 @@ fn errors(text: &str) -> String {
 
 /// On one line, and so much that a status stays readable.
 fn short(text: &str) -> String {
-    const LONGEST: usize = 160;
+    const LONGEST: usize = 110;
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let cut: String = line.chars().take(LONGEST).collect();
     if cut.len() < line.len() { format!("{cut}…") } else { cut }

@@ -27,7 +27,11 @@ Conf libnvidia-compute-550 (550.163.01-0ubuntu1 Ubuntu:24.04/noble-updates [amd6
         changes.touched().collect::<Vec<_>>(),
         ["libssl3", "libnvidia-compute-535", "nvidia-utils-535"]
     );
-    assert_eq!(Changes::parse("nothing"), Changes::default());
+    assert!(Changes::parse("nothing").is_empty());
+    assert!(
+        !Changes::parse("Conf libnvidia-compute-550 (550.163.01-0ubuntu1)").is_empty(),
+        "half installed before"
+    );
 }
 
 #[test]
@@ -51,7 +55,7 @@ fn why_apt_fails() {
         ),
         (
             "W: GPG error: http://m ./ InRelease: The following signatures couldn't be verified because the public key is not available: NO_PUBKEY F32F\nE: The repository 'http://m ./ InRelease' is not signed.",
-            "a source of apt has no good signature (GPG error: http://m ./ InRelease: The following signatures couldn't be verified because the public key is not available: NO_PUBKEY F32F): correct its key in /etc/apt",
+            "a source of apt has no good signature (GPG error: http://m ./ InRelease: The following signatures couldn't be verified because the public key is not …): correct its key in /etc/apt",
         ),
         (
             "W: Failed to fetch http://nowhere/InRelease  Temporary failure resolving 'nowhere'\nW: Some index files failed to download.",

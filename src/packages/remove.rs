@@ -24,8 +24,13 @@ pub fn remove(
     let proxy = Proxy::default();
     let apt = Apt::new(root, &proxy, limits);
     let ours = ledger.of(purposes);
-    let held: Vec<String> = ours.iter().filter(|name| ledger.packages[*name].held).cloned().collect();
-    if let Err(failure) = apt.hold(false, &held).and_then(|()| purge(&apt, &mut ledger, &ours)) {
+    let release = |ledger: &Ledger| {
+        // What the operator has removed is no more to be held, and apt may not even know it any more.
+        let there = apt.installed()?;
+        let held = ours.iter().filter(|name| ledger.packages[*name].held && there.contains_key(*name));
+        apt.hold(false, &held.cloned().collect::<Vec<_>>())
+    };
+    if let Err(failure) = release(&ledger).and_then(|()| purge(&apt, &mut ledger, &ours)) {
         let (why, cure) = failure.told();
         return Ok(Err(Refusal(match failure {
             Failure::Busy(_) => format!("{WAITING}{why}, to remove the charm's packages for GPUs"),

@@ -104,6 +104,12 @@ impl Machine {
             .arg(deb));
     }
 
+    /// What the operator removes without apt.
+    pub fn purge(&self, name: &str) {
+        let root = format!("--root={}", self.dir.path().display());
+        run(Command::new("dpkg").args([&root, "--force-hold", "--purge", name]));
+    }
+
     /// `name=version`, with a `*` where it is held.
     pub fn installed(&self) -> Vec<String> {
         let admin = format!("--admindir={}", self.path("/var/lib/dpkg").display());
@@ -163,14 +169,23 @@ impl Archive {
 
     /// Builds a package with one file, and gives its path.
     pub fn deb(&self, package: &str) -> PathBuf {
+        let name = package.split(' ').next().unwrap();
+        self.deb_with(package, &|tree| {
+            let dir = tree.join("usr/share/doc").join(name);
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("version"), package).unwrap();
+        })
+    }
+
+    /// Builds a package whose files something else makes, and gives its path.
+    pub fn deb_with(&self, package: &str, fill: &dyn Fn(&Path)) -> PathBuf {
         let mut words = package.splitn(3, ' ');
         let (name, version) = (words.next().unwrap(), words.next().unwrap());
         let depends = words.next().map(|depends| format!("Depends: {depends}\n")).unwrap_or_default();
         let tree = self.dir.path().join("tree");
         let _none = fs::remove_dir_all(&tree);
         fs::create_dir_all(tree.join("DEBIAN")).unwrap();
-        fs::create_dir_all(tree.join("usr/share/doc").join(name)).unwrap();
-        fs::write(tree.join("usr/share/doc").join(name).join("version"), version).unwrap();
+        fill(&tree);
         let control = format!(
             "Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: Test <test@example.com>\n{depends}Description: test\n"
         );

@@ -143,6 +143,18 @@ fn what_was_installed_goes_with_the_option_and_with_the_unit() {
     assert!(plans.last().unwrap().contains("remove /var/lib/concourse"), "{plans:#?}");
 }
 
+/// The action that says what to do about it does not fail for it.
+#[test]
+fn gpu_diagnose_tells_of_packages_that_cant_be_had() {
+    use concourse_ci_machine::actions::{Action, answer};
+    let mut unit = lacking(libraries());
+    let why = "No source of apt has it: mirror it";
+    let mut model = Model { no_packages: Some(why.into()), ..Model::default() };
+    model.hook(&mut unit.world, Goal::Run);
+    let told = answer(&Action::GpuDiagnose, &unit.world);
+    assert_eq!((told.failure, told.results["notes"].as_str()), (None, why));
+}
+
 #[test]
 fn orders_know_where_to_look() {
     let mut unit = lacking(libraries()).config("https-proxy", "http://u:MARKER@proxy:3128");

@@ -79,9 +79,10 @@ pub fn look() -> Vec<String> {
 /// Two versions: in a container the host's decides, elsewhere a restart loads the one that was installed.
 pub fn mismatch(facts: &Facts, module: &str, found: &[&String]) -> Missing {
     let has = found.first().map_or("others", |v| v.as_str());
-    if facts.in_container() {
+    if facts.libraries_must_follow(module, found) {
+        let driver = if facts.in_container() { "the host's driver" } else { "the driver" };
         let message = format!(
-            "NVIDIA's libraries are of {has} and the host's driver of {module}: the charm installs {module}, or see gpu-diagnose"
+            "NVIDIA's libraries are of {has} and {driver} of {module}: the charm installs {module}, or see gpu-diagnose"
         );
         return missing(message, libraries(facts));
     }

@@ -6,7 +6,11 @@ use crate::kit::cloud::{Cloud, repository, run, wait};
 use crate::kit::task::{Task, UNTIL_TOLD, start_task, start_task_with};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::Duration;
+
+/// Nodes of this computer show in all machines: one test at a time has some.
+pub static NODES_OF_THE_HOST: Mutex<()> = Mutex::new(());
 
 /// What the host's driver would make. They read as nothing and say which one they are by their numbers.
 const NODES: [(&str, &str); 4] =
@@ -196,6 +200,8 @@ fn device(args: &[&str]) {
 #[test]
 #[ignore = "needs machines"]
 fn machine_simulated_gpus_from_the_profile_to_the_task() {
+    // What another test left when it failed does no harm.
+    let _alone = NODES_OF_THE_HOST.lock();
     let Some(host) = Host::with_gpus() else {
         eprintln!("not simulated: this computer has GPUs of its own");
         return;

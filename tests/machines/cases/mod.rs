@@ -9,6 +9,7 @@ mod main_job;
 mod mirror;
 mod modes;
 mod options;
+mod packages;
 mod reboot;
 mod relation;
 mod secrets;
