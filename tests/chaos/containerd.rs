@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 pub const PROGRAMS: [&str; 3] = ["containerd", "containerd-shim-runc-v2", "ctr"];
 
+/// What Concourse gives a request is longer. A shim of a containerd that was killed may wait for ever for a reader of its log.
+const DEADLINE: &str = "30s";
+
 pub struct Containerd {
     /// Where its programs are.
     bin: PathBuf,
@@ -67,7 +70,7 @@ impl Containerd {
 
     fn ctr(&self, stage: &Stage, args: &[&str]) -> Command {
         let mut command = stage.quiet(self.bin.join("ctr"));
-        command.arg("--address").arg(self.dir.join("sock")).args(args);
+        command.args(["--timeout", DEADLINE, "--address"]).arg(self.dir.join("sock")).args(args);
         command
     }
 
@@ -136,7 +139,9 @@ impl Containerd {
     }
 
     fn exec(&self, stage: &Stage, life: &Life, name: &str, ms: u64) -> i32 {
-        let args = ["tasks", "exec", "--detach", "--log-uri", "file:///dev/null", "--exec-id", name, &life.id].map(str::to_owned);
+        let args =
+            ["tasks", "exec", "--detach", "--log-uri", "file:///dev/null", "--exec-id", name, &life.id]
+                .map(str::to_owned);
         let args: Vec<String> = args.into_iter().chain(stage.checker(life, ms, 0)).collect();
         stage.reaper.spawn(&mut self.ctr(stage, &args.iter().map(String::as_str).collect::<Vec<_>>()))
     }
