@@ -3,7 +3,7 @@
 
 use crate::figures::{Dice, count};
 use crate::reaper::program;
-use crate::stage::{Life, Stage, end, found, read_pid};
+use crate::stage::{Life, Stage, end, found};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
