@@ -101,7 +101,7 @@ fn fire(dir: &Path) {
                         break;
                     }
                     match containerd {
-                        Some(own) if number % CONTAINERD == 0 => {
+                        Some(own) if number.is_multiple_of(CONTAINERD) => {
                             own.lock().unwrap().round(stage, number, &mut dice)
                         }
                         _ => stage.round(number, &mut dice, &mut kept),
