@@ -22,7 +22,7 @@ charm: ## concourse-ci-machine_amd64.charm, for juju deploy
 lint: ## format, clippy, shellcheck
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck benches/wrapper/{run,bash-jq,bash-jq-loop} tools/* tests/cloud tests/demo tests/demo-task tests/gpus tests/releases .ci/run tests/machines/machines tests/postgresql/{pack,dispatch} tests/standin/pack
+	shellcheck benches/wrapper/{run,bash-jq,bash-jq-loop} tools/* tests/cloud tests/demo tests/demo-task tests/gpus tests/releases .ci/run tests/machines/machines tests/chaos/inside.sh tests/postgresql/{pack,dispatch} tests/standin/pack
 
 unit: ## tests that need no machine
 	cargo test --workspace --locked

@@ -37,6 +37,9 @@ pub fn info(world: &World) -> Answer {
         };
         answer.results.insert("leases".to_owned(), text);
     }
+    if !report.notes.is_empty() {
+        answer.results.insert("notes".to_owned(), report.notes.join("\n"));
+    }
     answer
 }
 

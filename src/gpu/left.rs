@@ -95,13 +95,14 @@ impl Moment {
     }
 }
 
-/// Looks for what is left, and writes down units that nobody is to get. `first`: what NVML answered since the moment
-/// `before`; `again`: whether there is time to ask it once more. Returns what to tell.
+/// Looks for what is left on `units`, those that tasks may have, and writes down which of them nobody is to get. `first`:
+/// what NVML answered since the moment `before`; `again`: whether there is time to ask it once more. Returns what to tell.
 ///
 /// # Errors
 /// The list can't be written.
 pub fn look(
     dir: &Path,
+    units: &[String],
     before: Option<&Moment>,
     first: &Answer,
     again: Option<(&Asker, &[String])>,
@@ -109,9 +110,7 @@ pub fn look(
     let (Some(before), Answer::Said(said)) = (before, first) else { return Ok(vec![]) };
     let seen = |said: &Said| {
         let now = Moment::now(dir)?;
-        let parts =
-            said.gpus.iter().flat_map(|gpu| gpu.parts.iter().map(|part| &part.uuid).chain([&gpu.uuid]));
-        Some(left(said, &parts.filter(|id| before.idle(&now, id)).cloned().collect()))
+        Some(left(said, &units.iter().filter(|id| before.idle(&now, id)).cloned().collect()))
     };
     let Some(mut found) = seen(said) else { return Ok(vec![]) };
     let known = health::read(&dir.join(health::UNCLEAN));
@@ -128,9 +127,9 @@ pub fn look(
         }
     }
     let marked = |(id, left): (&String, &Left)| left.marks().then(|| (id.clone(), left.why()));
-    let units: BTreeMap<String, String> = found.iter().filter_map(marked).collect();
-    if units.keys().ne(known.keys()) {
-        store(dir, units)?;
+    let marks: BTreeMap<String, String> = found.iter().filter_map(marked).collect();
+    if marks.keys().ne(known.keys()) {
+        store(dir, marks)?;
     }
     Ok(found.iter().map(|(id, left)| told(id, left)).collect())
 }

@@ -78,7 +78,10 @@ pub fn refresh(look: &Look, asker: &Asker, paths: &Paths) -> Result<Report> {
     }
     let Decision { mut report, devices, .. } = decision;
     match leased {
-        true => report.notes.extend(left::look(&paths.out, before_asking.as_ref(), &answer, again)?),
+        true => {
+            let left = left::look(&paths.out, &report.units, before_asking.as_ref(), &answer, again)?;
+            report.notes.extend(left);
+        }
         false => left::forget(&paths.out)?,
     }
     report.wanted = Some(wanted);

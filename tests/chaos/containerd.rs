@@ -3,7 +3,7 @@
 
 use crate::figures::{Dice, count};
 use crate::reaper::program;
-use crate::stage::{Life, Stage, end, found, read_pid};
+use crate::stage::{Life, Stage, end, found};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
@@ -12,6 +12,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub const PROGRAMS: [&str; 3] = ["containerd", "containerd-shim-runc-v2", "ctr"];
+
+/// What Concourse gives a request is longer. A shim of a containerd that was killed may wait for ever for a reader of its log.
+const DEADLINE: &str = "30s";
 
 pub struct Containerd {
     /// Where its programs are.
@@ -67,7 +70,7 @@ impl Containerd {
 
     fn ctr(&self, stage: &Stage, args: &[&str]) -> Command {
         let mut command = stage.quiet(self.bin.join("ctr"));
-        command.arg("--address").arg(self.dir.join("sock")).args(args);
+        command.args(["--timeout", DEADLINE, "--address"]).arg(self.dir.join("sock")).args(args);
         command
     }
 

@@ -1,3 +1,4 @@
+#!/bin/sh
 # inside.sh DIRECTORY PROGRAM ARGUMENTS…, in a mount namespace of its own: what makes containers cheap.
 set -eu
 if [ "${CHAOS_CGROUP:-}" = 2 ]; then

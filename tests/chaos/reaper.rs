@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
-/// Nothing here takes as long.
+/// Nothing that a shim starts takes as long.
 const HANGS: Duration = Duration::from_secs(150);
 
 /// All children of this process.
