@@ -6,7 +6,7 @@ use crate::event::{Context, Event, Goal};
 use crate::host::fs::{self, Root};
 use crate::juju::memory::Memory;
 use crate::juju::{read, tools};
-use crate::observe::{Session, observe};
+use crate::observe::{Kept, Session, observe};
 use crate::paths;
 use crate::plan::plan;
 use crate::status::status;
@@ -26,8 +26,9 @@ const PASSES: usize = 16;
 pub fn run(root: &Root, context: &Context) -> Result<()> {
     let mut session = Session::default();
     let charm = charm_identity(Path::new(&context.charm_dir));
-    session.kept = fs::read(&root.path(paths::MEMORY))?.unwrap_or_default();
-    let mut memory: Memory = serde_json::from_str(&session.kept).unwrap_or_default();
+    let kept = fs::read(&root.path(paths::MEMORY))?.unwrap_or_default();
+    let mut memory: Memory = serde_json::from_str(&kept).unwrap_or_default();
+    session.kept = Kept::Text(kept);
     session.stale = memory.note(context, &charm);
     read::refresh(&mut memory, context, &session.stale)?;
     memory.charm = charm;
@@ -122,12 +123,18 @@ fn action(root: &Root, context: &Context, session: &mut Session, name: &str) -> 
 
 /// Not after a removal: it would be the one thing left behind.
 fn keep(root: &Root, context: &Context, session: &mut Session) -> Result<()> {
-    let text = serde_json::to_string(&*session.memory)?;
-    if context.event.goal() == Goal::Remove || text == session.kept {
+    if context.event.goal() == Goal::Remove {
         return Ok(());
     }
-    fs::write_atomic(&root.path(paths::MEMORY), text.as_bytes(), 0o600, None)?;
-    session.kept = text;
+    // The same one is equal without a look inside.
+    if matches!(&session.kept, Kept::Memory(kept) if *kept == session.memory) {
+        return Ok(());
+    }
+    let text = serde_json::to_string(&*session.memory)?;
+    if !matches!(&session.kept, Kept::Text(kept) if *kept == text) {
+        fs::write_atomic(&root.path(paths::MEMORY), text.as_bytes(), 0o600, None)?;
+    }
+    session.kept = Kept::Memory(session.memory.clone());
     Ok(())
 }
 

@@ -94,7 +94,7 @@ fn version(world: &World) -> Option<Status> {
 
 fn web_findings(world: &World) -> Vec<Status> {
     let mut found = vec![];
-    if let Err(missing) = web::files(world) {
+    if let Some(missing) = web::missing(world) {
         found.push(missing);
     } else if world.machine.web.is_none() && world.machine.current.is_some() {
         let port = world.config.as_ref().map_or(8080, |c| c.web_port);

@@ -160,6 +160,8 @@ pub struct Machine {
     pub volumes: BTreeMap<Worker, Volumes>,
     /// Identities of the work dirs.
     pub work_dirs: BTreeMap<Worker, String>,
+    /// Another program has the port of Concourse's DNS proxy; looked at only where that is wanted.
+    pub dns_port_taken: bool,
     /// Leftovers of this charm on a machine that it is about to leave.
     pub leftovers: Vec<String>,
     /// What a killed hook did not get to move into its place, private keys among it.

@@ -4,6 +4,7 @@
 
 mod kit;
 
+use concourse_ci_machine::actions::{self, Action};
 use concourse_ci_machine::event::Goal;
 use concourse_ci_machine::gpu::lacks::Lacks;
 use concourse_ci_machine::parse::Moment;
@@ -35,6 +36,7 @@ enum Happening {
     Asked(&'static str),
     Answered(&'static str),
     Later(u64),
+    RestartServices,
     Leader(bool),
     Reboot,
     Killed(Role),
@@ -71,6 +73,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         prop::sample::select(vec!["1000", "1031", "soon", ""]).prop_map(Asked),
         prop::sample::select(vec!["1000", "1000 1031", "1031", "yes", ""]).prop_map(Answered),
         prop::sample::select(vec![1000, 1029, 1031, 5000]).prop_map(Later),
+        Just(RestartServices),
         any::<bool>().prop_map(Leader),
         Just(Reboot),
         prop::sample::select(Role::ALL.to_vec()).prop_map(Killed),
@@ -112,6 +115,14 @@ fn happen(unit: TestUnit, what: &Happening) -> TestUnit {
 }
 
 fn accident(mut unit: TestUnit, what: &Happening) -> TestUnit {
+    if matches!(what, Happening::RestartServices) {
+        let restart = Action::parse("restart-services", &serde_json::Map::new()).unwrap();
+        if unit.world.service(Role::Web).active {
+            let first = actions::steps(&restart, &unit.world).unwrap();
+            Model::default().carry_out(&mut unit.world, &first);
+        }
+        return unit;
+    }
     let machine = &mut unit.world.machine;
     match what {
         Happening::Later(now) => unit.world.now = Moment::new(*now),
@@ -158,13 +169,14 @@ fn accident(mut unit: TestUnit, what: &Happening) -> TestUnit {
 }
 
 fn history() -> impl Strategy<Value = (&'static str, Vec<Happening>)> {
-    let starts = vec!["web", "worker", "two workers"];
+    let starts = vec!["web", "web alone", "worker", "two workers"];
     (prop::sample::select(starts), prop::collection::vec(happening(), 0..8))
 }
 
 fn start(with: &str) -> TestUnit {
     match with {
         "web" => TestUnit::web(),
+        "web alone" => TestUnit::web_alone(),
         "worker" => TestUnit::worker_unit(),
         _ => TestUnit::two_workers(),
     }

@@ -144,6 +144,16 @@ fn a_rotated_database_password_is_a_restart() {
 }
 
 #[test]
+fn a_dns_proxy_without_its_port_stops_nothing() {
+    let mut unit = TestUnit::worker_unit().config("containerd-dns-proxy-enable", true);
+    unit.world.machine.dns_port_taken = true;
+    assert_eq!(unit.plan(), "nothing");
+    assert_snapshot!(unit.status(), @"blocked: containerd-dns-proxy-enable: another program has port 53 of this machine; set it to false, or free the port (of systemd-resolved: DNSStubListener=no in /etc/systemd/resolved.conf, and /etc/resolv.conf a link to /run/systemd/resolve/resolv.conf)");
+    unit.world.machine.dns_port_taken = false;
+    assert!(unit.plan().contains("restart concourse-worker.service"), "{}", unit.plan());
+}
+
+#[test]
 fn bad_options_stop_nothing() {
     for (name, value) in
         [("web-port", 70000.into()), ("deployment-mode", "both".into()), ("log-level", "warn".into())]

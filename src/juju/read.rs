@@ -4,6 +4,7 @@ use super::memory::{ENDPOINTS, Memory, Stale};
 use super::tools;
 use crate::event::{Context, bare_secret_id};
 use anyhow::Result;
+use std::collections::BTreeSet;
 
 /// Reads what `stale` names.
 ///
@@ -70,6 +71,13 @@ fn relation(
     }
     memory.relation_mut(endpoint, id).app = name;
     Ok(())
+}
+
+/// Whether [`secrets`] has anything to do.
+pub fn moves_secrets(memory: &Memory, stale: &Stale, wanted: &[&str]) -> bool {
+    let bare: BTreeSet<&str> = wanted.iter().map(|id| bare_secret_id(id)).collect();
+    let known: BTreeSet<&str> = memory.secrets.keys().map(String::as_str).collect();
+    *stale != Stale::default() || bare != known
 }
 
 /// Reads the secrets that are wanted and not yet known, and forgets those that are not wanted any more.

@@ -89,6 +89,7 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
         connected: BTreeSet::new(),
         volumes,
         work_dirs,
+        dns_port_taken: false,
         leftovers: paths::OURS
             .iter()
             .filter(|path| root.path(path).symlink_metadata().is_ok())

@@ -1,6 +1,7 @@
 //! Looks at the world and changes nothing in it.
 
 pub mod containers;
+mod dns;
 mod machine;
 mod network;
 pub mod services;
@@ -30,8 +31,8 @@ pub const RECORD: &str = "record";
 pub struct Session {
     /// What was read from Juju.
     pub memory: Rc<Memory>,
-    /// The same as it stands on disk; damaged or missing, it is read from Juju again.
-    pub kept: String,
+    /// The same as it was last written to the disk, by this hook or, as text, by one before it.
+    pub kept: Kept,
     /// What became stale with this event.
     pub stale: Stale,
     /// The record as it was when the hook began.
@@ -46,6 +47,21 @@ pub struct Session {
     pub looked: bool,
     /// What was started.
     pub started: BTreeSet<Role>,
+}
+
+/// What is on the disk of what was read from Juju; damaged or missing, it is read again.
+#[derive(Debug)]
+pub enum Kept {
+    /// The file's text, as the hook found it.
+    Text(String),
+    /// This.
+    Memory(Rc<Memory>),
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Kept::Text(String::new())
+    }
 }
 
 /// One look.
@@ -95,10 +111,12 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
     };
     let wanted: Vec<String> = secrets::wanted(&world).into_iter().map(str::to_owned).collect();
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    // Held by nobody else, it is changed in place.
-    world.memory = Rc::default();
-    read::secrets(Rc::make_mut(&mut session.memory), &session.stale, &wanted)?;
-    world.memory = session.memory.clone();
+    // Where there is nothing to read, nothing of it is copied.
+    if read::moves_secrets(&session.memory, &session.stale, &wanted) {
+        world.memory = Rc::default();
+        read::secrets(Rc::make_mut(&mut session.memory), &session.stale, &wanted)?;
+        world.memory = session.memory.clone();
+    }
     // What this event made stale has been read; a later look in the same hook reads only what is new.
     session.stale = Stale::default();
     if let Some(config) = &world.config
@@ -106,6 +124,9 @@ pub fn observe(root: &Root, context: &Context, session: &mut Session) -> Result<
         && !roles(&world).workers().is_empty()
     {
         world.machine.folders = machine::folders(root);
+    }
+    if world.config.as_ref().is_some_and(|config| config.dns_proxy) && root.is_machine() {
+        world.machine.dns_port_taken = dns::port_taken(root)?;
     }
     if matches!(context.event, Event::Action(_)) {
         world.machine.devices = machine::devices(root)?;

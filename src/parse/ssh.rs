@@ -53,11 +53,6 @@ impl PublicKey {
         parsed.to_openssh().map(Self).map_err(|_| Invalid::new("the public key can't be written back"))
     }
 
-    /// A line that [`fmt::Display`] gave, parsed before.
-    pub(crate) fn known(line: &str) -> Self {
-        Self(line.to_owned())
-    }
-
     /// The line, without a line break.
     pub fn as_str(&self) -> &str {
         &self.0

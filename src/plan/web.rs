@@ -7,7 +7,7 @@ use crate::step::{File, FileOwner, Level, Status, Step};
 use crate::view::pause::before_restart;
 use crate::view::roles::roles;
 use crate::view::web::{files, start_digest, text_digest};
-use crate::view::workers::workers;
+use crate::view::workers::{names, workers};
 use crate::world::{Concern, Role, World};
 use std::time::Duration;
 
@@ -109,8 +109,7 @@ fn prune(world: &World) -> Option<Step> {
     if !possible || world.memory.departed.is_empty() {
         return None;
     }
-    let related = workers(world).names;
-    let names: Vec<String> = world.memory.departed.difference(&related).cloned().collect();
+    let names: Vec<String> = world.memory.departed.difference(&names(world)).cloned().collect();
     (!names.is_empty()).then_some(Step::Prune(names))
 }
 

@@ -5,8 +5,9 @@
 //! in its bags since when it asks (`pause`), each worker stops and answers by the same moment (`paused`), and with the
 //! last answer the web node restarts and asks no more.
 
-use super::roles::{peers_exchange, roles};
+use super::roles::roles;
 use super::worker::{endpoint, running};
+use super::workers::related;
 use crate::juju::tools::Bag;
 use crate::parse::{Invalid, Moment};
 use crate::paths;
@@ -43,14 +44,11 @@ pub fn asked(world: &World) -> Option<Moment> {
 
 /// The workers that have not answered.
 pub fn silent(world: &World, asked: Option<Moment>) -> Vec<&str> {
-    let peers = peers_exchange(world).then_some("concourse-peer");
-    let relations = peers.into_iter().chain(["web-tsa"]).flat_map(|endpoint| world.memory.of(endpoint));
-    let units = relations.flat_map(|(_, relation)| &relation.units);
     let answers = |bag: &Bag| answers(bag).unwrap_or_default();
-    units
-        .filter(|(_, bag)| bag.contains_key("worker-public-key"))
-        .filter(|(_, bag)| !asked.is_some_and(|asked| answers(bag).contains(&asked)))
-        .map(|(unit, _)| unit.as_str())
+    related(world)
+        .filter(|(_, _, bag)| bag.contains_key("worker-public-key"))
+        .filter(|(_, _, bag)| !asked.is_some_and(|asked| answers(bag).contains(&asked)))
+        .map(|(_, unit, _)| unit)
         .collect()
 }
 

@@ -1,7 +1,7 @@
 //! The web node's files as they should be, or what they still lack.
 
 use super::database::{Database, database};
-use super::secrets::{admin_password, operator, web_keys};
+use super::secrets::{WebKeys, admin_password, operator, web_keys};
 use super::workers::workers;
 use crate::config::secret_settings;
 use crate::install::Installed;
@@ -27,6 +27,35 @@ pub fn address(world: &World) -> Option<IpAddr> {
 /// # Errors
 /// What is missing, as the status that says so.
 pub fn files(world: &World) -> Result<Vec<File>, Status> {
+    let Settings { env, keys, ca } = settings(world)?;
+    let file = |path: &str, text: String, mode, owner| File { path: path.into(), text, mode, owner };
+    let mut files = vec![
+        file(paths::WEB_UNIT, UNIT.into(), 0o644, FileOwner::Root),
+        file(paths::WEB_ENV, env, 0o640, FileOwner::RootConcourse),
+        file(paths::HOST_KEY, keys.host_key.into(), 0o600, FileOwner::Concourse),
+        file(paths::HOST_KEY_PUB, keys.host_key_pub.into(), 0o644, FileOwner::Concourse),
+        file(paths::SESSION_KEY, keys.session_key.into(), 0o600, FileOwner::Concourse),
+        file(paths::AUTHORIZED_KEYS, workers(world).authorized_keys(), 0o644, FileOwner::Concourse),
+    ];
+    if let Some(ca) = ca {
+        files.push(file(paths::POSTGRES_CA, ca, 0o644, FileOwner::Root));
+    }
+    Ok(files)
+}
+
+/// What the web node still lacks, as the status that says so.
+pub fn missing(world: &World) -> Option<Status> {
+    settings(world).err()
+}
+
+/// What does not depend on the workers, of which there may be a thousand.
+struct Settings<'a> {
+    env: String,
+    keys: WebKeys<'a>,
+    ca: Option<String>,
+}
+
+fn settings(world: &World) -> Result<Settings<'_>, Status> {
     let blocked = |message: String| Status { level: Level::Blocked, message };
     let waiting = |message: &str| Status { level: Level::Waiting, message: message.to_owned() };
     let config = world.config.as_ref().ok_or_else(|| blocked("The options have never been valid".into()))?;
@@ -56,20 +85,7 @@ pub fn files(world: &World) -> Result<Vec<File>, Status> {
     let input =
         WebInput { config, secrets: &secrets, postgres: &postgres, admin_password: password, address };
     let env = web_env(&input).map_err(blocked)?;
-    let file =
-        |path: &str, text: &str, mode, owner| File { path: path.into(), text: text.into(), mode, owner };
-    let mut files = vec![
-        file(paths::WEB_UNIT, UNIT, 0o644, FileOwner::Root),
-        file(paths::WEB_ENV, &env, 0o640, FileOwner::RootConcourse),
-        file(paths::HOST_KEY, keys.host_key, 0o600, FileOwner::Concourse),
-        file(paths::HOST_KEY_PUB, keys.host_key_pub, 0o644, FileOwner::Concourse),
-        file(paths::SESSION_KEY, keys.session_key, 0o600, FileOwner::Concourse),
-        file(paths::AUTHORIZED_KEYS, &workers(world).authorized_keys(), 0o644, FileOwner::Concourse),
-    ];
-    if let Some(ca) = &postgres.ca {
-        files.push(file(paths::POSTGRES_CA, ca, 0o644, FileOwner::Root));
-    }
-    Ok(files)
+    Ok(Settings { env, keys, ca: postgres.ca.clone() })
 }
 
 /// The operator's secret settings by their Concourse names.

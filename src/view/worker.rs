@@ -46,6 +46,14 @@ pub fn files(world: &World, worker: Worker) -> Result<Vec<File>, Status> {
             None => waiting("Waiting for TSA connection info..."),
         });
     }
+    if config.dns_proxy && world.machine.dns_port_taken {
+        return Err(blocked(
+            "containerd-dns-proxy-enable: another program has port 53 of this machine; set it to false, or free the port \
+             (of systemd-resolved: DNSStubListener=no in /etc/systemd/resolved.conf, and /etc/resolv.conf a link to \
+             /run/systemd/resolve/resolv.conf)"
+                .into(),
+        ));
+    }
     let secrets = operator_settings(world)?;
     let volumes =
         world.machine.volumes.get(&worker).ok_or_else(|| waiting("Waiting for a way to keep volumes"))?;

@@ -2,61 +2,66 @@
 
 use super::pause::answers;
 use super::roles::{peers_exchange, roles};
+use crate::juju::tools::Bag;
 use crate::parse::{PublicKey, UnitName};
 use crate::paths;
 use crate::world::World;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Authorised keys, rendered whole from the related units: who is not related is not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Workers {
-    /// Public keys.
-    pub keys: BTreeSet<PublicKey>,
-    /// Names under which related workers register, as far as this side can know them.
-    pub names: BTreeSet<String>,
+pub struct Workers<'a> {
+    /// Public keys, each as [`PublicKey`] writes it.
+    pub keys: BTreeSet<Cow<'a, str>>,
     /// What is wrong with data from the other side.
     pub bad: Vec<String>,
 }
 
+/// The units on the other side, workers or not, with their relations' ids and their bags.
+pub fn related(world: &World) -> impl Iterator<Item = (&str, &str, &Bag)> {
+    let peers = peers_exchange(world).then_some("concourse-peer");
+    let relations = peers.into_iter().chain(["web-tsa"]).flat_map(|endpoint| world.memory.of(endpoint));
+    relations.flat_map(|(id, relation)| {
+        relation.units.iter().map(move |(unit, bag)| (id.as_str(), unit.as_str(), bag))
+    })
+}
+
 /// Reads the workers' keys.
-pub fn workers(world: &World) -> Workers {
+pub fn workers(world: &World) -> Workers<'_> {
     // What stands in the file was a key when it was written: to parse a thousand of them takes longer than a hook.
     let known: BTreeSet<&str> =
         world.file(paths::AUTHORIZED_KEYS).map(|text| text.lines().collect()).unwrap_or_default();
-    let parse = |key: &str| if known.contains(key) { Ok(PublicKey::known(key)) } else { key.parse() };
+    let parse = |text: &str| text.parse().map(|key: PublicKey| Cow::Owned(key.to_string()));
     let mut found = Workers::default();
-    let peers = peers_exchange(world).then_some("concourse-peer");
-    for endpoint in peers.into_iter().chain(["web-tsa"]) {
-        for (id, relation) in world.memory.of(endpoint) {
-            for (unit, bag) in &relation.units {
-                let Some(key) = bag.get("worker-public-key").filter(|v| !v.is_empty()) else { continue };
-                match parse(key) {
-                    Ok(key) => drop(found.keys.insert(key)),
-                    Err(why) => {
-                        found.bad.push(format!("{id}: {unit} says worker-public-key that is bad: {why}"))
-                    }
-                }
-                if let Err(why) = answers(bag) {
-                    found.bad.push(format!("{id}: {unit} says paused that is bad: {why}"));
-                }
-                if let Ok(unit) = unit.parse::<UnitName>() {
-                    found.names.extend(unit.worker_names());
-                }
-            }
+    for (id, unit, bag) in related(world) {
+        let Some(key) = bag.get("worker-public-key").filter(|v| !v.is_empty()) else { continue };
+        let key = known.get(key.as_str()).map_or_else(|| parse(key), |known| Ok(Cow::Borrowed(*known)));
+        match key {
+            Ok(key) => drop(found.keys.insert(key)),
+            Err(why) => found.bad.push(format!("{id}: {unit} says worker-public-key that is bad: {why}")),
+        }
+        if let Err(why) = answers(bag) {
+            found.bad.push(format!("{id}: {unit} says paused that is bad: {why}"));
         }
     }
     if roles(world).worker {
-        found.names.extend(world.unit.worker_names());
-        found
-            .keys
-            .extend(world.file(paths::WORKER_KEY_PUB).and_then(|text| text.trim().parse::<PublicKey>().ok()));
+        found.keys.extend(world.file(paths::WORKER_KEY_PUB).and_then(|text| parse(text.trim()).ok()));
     }
     found
 }
 
-impl Workers {
+/// Names under which related workers register, as far as this side can know them.
+pub fn names(world: &World) -> BTreeSet<String> {
+    let workers = related(world).filter(|(_, _, bag)| bag.contains_key("worker-public-key"));
+    let units = workers.filter_map(|(_, unit, _)| unit.parse::<UnitName>().ok());
+    let own = roles(world).worker.then(|| world.unit.clone());
+    units.chain(own).flat_map(|unit| unit.worker_names()).collect()
+}
+
+impl Workers<'_> {
     /// The file that the TSA reads.
     pub fn authorized_keys(&self) -> String {
-        self.keys.iter().map(|key| format!("{key}\n")).collect()
+        self.keys.iter().flat_map(|key| [key.as_ref(), "\n"]).collect()
     }
 }
