@@ -187,7 +187,7 @@ pub const PAUSE: &str = "/run/concourse-ci-machine/pause";
 pub const UNTAGGED_SLICE: &str = "system-concourse_untagged.slice";
 
 /// Files that the plan may write or remove; `observe` reads them all.
-pub const MANAGED: [&str; 27] = [
+pub const MANAGED: [&str; 28] = [
     WEB_ENV,
     WORKER.env,
     UNTAGGED.env,
