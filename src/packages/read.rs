@@ -144,7 +144,7 @@ impl Failure {
             return Failure::Signature(said);
         }
         if let Some(said) =
-            line(&["404", "Hash Sum mismatch", "does not have a Release file", "unexpected size"])
+            line(&["  404", "Hash Sum mismatch", "does not have a Release file", "unexpected size"])
         {
             return Failure::Gone(said);
         }
