@@ -19,7 +19,9 @@ fn machine_a_lost_work_dir_is_a_new_registration() {
     cloud.fire("worker/0", "update-status");
     let said = cloud.status("worker/0");
     assert!(
-        said.starts_with("blocked: The old registration of worker-0 could not be taken off the web node's list"),
+        said.starts_with(
+            "blocked: The old registration of worker-0 could not be taken off the web node's list"
+        ),
         "{said}"
     );
     assert_eq!(cloud.pid("2", "concourse-worker"), "0");
