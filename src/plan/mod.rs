@@ -16,6 +16,7 @@ mod web;
 pub(crate) mod worker;
 
 use crate::event::Goal;
+use crate::paths;
 use crate::step::{File, FileOwner, Step};
 use crate::world::World;
 
@@ -38,9 +39,15 @@ pub fn plan(goal: Goal, world: &World) -> Vec<Step> {
                 steps.extend(runtime::steps(world));
                 let gpus = gpu::steps(world);
                 steps.extend(gpus);
-                // What a worker advertises is known when they have been looked at; and one that pauses for the web
-                // node of its own unit is back in its place with the next look.
-                let first = |step: &Step| matches!(step, Step::LookAtGpus | Step::Pause(_));
+                // What a worker advertises is known when they have been looked at; one that pauses for the web node
+                // of its own unit is back in its place with the next look; and one that has paused starts but once,
+                // with the version that it is to have.
+                let paused = world.file(paths::PAUSE).is_some();
+                let first = |step: &Step| match step {
+                    Step::LookAtGpus | Step::Pause(_) => true,
+                    Step::Install(_) | Step::Switch { .. } => paused,
+                    _ => false,
+                };
                 if !steps.iter().any(first) {
                     steps.extend(worker::steps(world));
                 }

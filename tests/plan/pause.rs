@@ -124,6 +124,30 @@ fn a_worker_stops_answers_and_comes_back() {
 }
 
 #[test]
+fn a_worker_that_paused_for_a_new_version_starts_with_it() {
+    let mut unit = TestUnit::worker_unit().asked("1000");
+    unit.hook(Goal::Run);
+    let bag: &[(&str, &str)] =
+        &[("tsa-host", "10.0.0.5:2222"), ("tsa-public-key", KEYS[1]), ("concourse-version", "8.2.6")];
+    let mut unit = unit.related("worker-tsa:1", "web", &[], &[("web/0", bag)]);
+    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
+    say maintenance: Installing Concourse 8.2.6...
+    install 8.2.6 from a URL
+    publish worker-tsa:1: paused
+    --
+    switch to 8.2.6, keep 8.2.5
+    --
+    remove /run/concourse-ci-machine/pause
+    say maintenance: Starting the worker...
+    restart concourse-worker.service
+    --
+    write /var/lib/concourse/charm/proven-version 644 Root
+    --
+    tell version 8.2.6
+    ");
+}
+
+#[test]
 fn both_workers_of_a_unit_pause() {
     let mut unit = TestUnit::two_workers().asked("1000");
     unit.hook(Goal::Run);

@@ -23,6 +23,13 @@ fn machine_bad_options_stop_nothing() {
             "log-level=warn",
             "log-level: \"warn\" is not one of debug, info, error, fatal; use error",
         ),
+        (
+            "worker",
+            "containerd-dns-proxy-enable=true",
+            "containerd-dns-proxy-enable: another program has port 53 of this machine; set it to false, or free the port \
+             (of systemd-resolved: DNSStubListener=no in /etc/systemd/resolved.conf, and /etc/resolv.conf a link to \
+             /run/systemd/resolve/resolv.conf)",
+        ),
         ("web", "deployment-mode=both", "deployment-mode: \"both\" is not one of auto, all, web, worker"),
         (
             "worker",

@@ -84,6 +84,9 @@ impl Session<'_> {
         self.log = self.log.session("command").with("command", word);
         self.worker = worker;
         let name = self.worker.name.as_str();
+        if word != "forward-worker" {
+            self.log.info("start", json!({"worker": name}));
+        }
         match word {
             "land-worker" if !workers::land(pool, name)? => {
                 bail!("bad-response (404): worker '{name}' not found")
