@@ -147,6 +147,7 @@ fn decisions_touch_nothing() {
         "scan",
         "nvml.rs",
         "ask.rs",
+        "left.rs",
         "persistence.rs",
         "refresh.rs",
         "settle.rs",

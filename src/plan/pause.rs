@@ -4,12 +4,15 @@ use super::removals;
 use crate::paths;
 use crate::step::{File, FileOwner, Step};
 use crate::view::pause::{Pause, pause, waits};
+use crate::view::roles::roles;
 use crate::view::worker::running;
 use crate::world::World;
 
-/// Stops the workers that run, until the file is gone.
+/// Stops the workers that run, until the file is gone; one that is to go for good is no affair of a pause.
 pub fn begin(world: &World) -> Vec<Step> {
-    let reading: Vec<_> = running(world).into_iter().filter(|worker| !waits(world, *worker)).collect();
+    let stay = roles(world).workers();
+    let mut reading = running(world);
+    reading.retain(|worker| stay.contains(worker) && !waits(world, *worker));
     if reading.is_empty() {
         return vec![];
     }
