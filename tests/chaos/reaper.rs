@@ -65,9 +65,14 @@ impl Reaper {
 
     /// Whether it ended well.
     pub fn wait(&self, pid: i32) -> bool {
+        self.wait_for(pid, HANGS)
+    }
+
+    /// The same for one that may take so long.
+    pub fn wait_for(&self, pid: i32, limit: Duration) -> bool {
         let mut children = self.children.lock().unwrap();
         while children[&pid].is_none() {
-            let (now, late) = self.changed.wait_timeout(children, HANGS).unwrap();
+            let (now, late) = self.changed.wait_timeout(children, limit).unwrap();
             let command = || std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
             assert!(!late.timed_out() || now[&pid].is_some(), "{pid} hangs: {:?}", command());
             children = now;
