@@ -117,8 +117,8 @@ fn happen(unit: TestUnit, what: &Happening) -> TestUnit {
 fn accident(mut unit: TestUnit, what: &Happening) -> TestUnit {
     if matches!(what, Happening::RestartServices) {
         let restart = Action::parse("restart-services", &serde_json::Map::new()).unwrap();
-        if unit.world.service(Role::Web).active {
-            let first = actions::steps(&restart, &unit.world).unwrap();
+        // It may be refused: what can't be started again is not stopped.
+        if let Ok(first) = actions::steps(&restart, &unit.world) {
             Model::default().carry_out(&mut unit.world, &first);
         }
         return unit;

@@ -11,13 +11,13 @@ use crate::paths;
 use crate::plan::worker::{FAREWELL, ending};
 use crate::render::web::external_url;
 use crate::step::{Farewell, File, FileOwner, KeyKind, SecretSource, Step};
-use crate::view::pause::asked;
+use crate::view::pause::{asked, waits};
 use crate::view::roles::roles;
 use crate::view::secrets::{KEYS, admin_password};
 use crate::view::tsa::registration;
 use crate::view::version::pinned;
-use crate::view::web::address;
-use crate::view::worker::running;
+use crate::view::web::{address, missing};
+use crate::view::worker::{files, running};
 use crate::world::{Concern, Override, Role, Worker, World};
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -160,6 +160,7 @@ pub fn steps(action: &Action, world: &World) -> Result<Vec<Step>, String> {
         Action::UpdateVersion(version) => return update(world, version),
         Action::Drain(patience) => {
             worker_only()?;
+            not_paused(world)?;
             let note = "An operator drained the worker; the action resume removes this file.\n";
             let file =
                 File { path: paths::DRAINED.into(), text: note.into(), mode: 0o644, owner: FileOwner::Root };
@@ -185,9 +186,25 @@ pub fn steps(action: &Action, world: &World) -> Result<Vec<Step>, String> {
     Ok(vec![])
 }
 
+/// A worker without a process can let no builds end.
+fn not_paused(world: &World) -> Result<(), String> {
+    match roles(world).workers().into_iter().any(|worker| waits(world, worker)) {
+        true => Err("The worker waits for its web node to restart: try again in half a minute".into()),
+        false => Ok(()),
+    }
+}
+
 fn restart(world: &World, force: bool) -> Result<Vec<Step>, String> {
     let active = |role: Role| world.service(role).active;
     let workers: Vec<Worker> = Worker::ALL.into_iter().filter(|worker| active(worker.role())).collect();
+    not_paused(world)?;
+    // What can't be started again is not stopped.
+    let lacks =
+        [Some(Role::Web).filter(|role| active(*role)).and_then(|_| missing(world))].into_iter().flatten();
+    let lacks = lacks.chain(workers.iter().filter_map(|worker| files(world, *worker).err()));
+    if let Some(lacks) = lacks.into_iter().next() {
+        return Err(format!("Nothing was restarted: {}", lacks.message));
+    }
     let mut steps = vec![];
     if !workers.is_empty() && !force {
         steps.push(Step::Leave(workers.clone(), Farewell::Land, FAREWELL));

@@ -48,7 +48,9 @@ pub fn plan(goal: Goal, world: &World) -> Vec<Step> {
                     Step::Install(_) | Step::Switch { .. } => paused,
                     _ => false,
                 };
-                if !steps.iter().any(first) {
+                // Beside a web node that waits for its workers' answers, with new keys or another version perhaps, its
+                // own worker goes on as it is.
+                if ask.is_none() && !steps.iter().any(first) {
                     steps.extend(worker::steps(world));
                 }
             }

@@ -43,10 +43,10 @@ pub fn steps(world: &World) -> Vec<Step> {
     if !registration(world).related {
         steps.extend(gone(world, &workers, Farewell::Retire));
     } else if ready {
-        match pause(world) {
-            Pause::Begins => steps.extend(pause::begin(world)),
-            Pause::Lasts => {}
-            Pause::No => steps.extend(workers.into_iter().flat_map(|worker| run(world, worker))),
+        match (pause(world), pause::begin(world)) {
+            (Pause::Begins, begin) if !begin.is_empty() => steps.extend(begin),
+            (Pause::Lasts, _) => {}
+            _ => steps.extend(workers.into_iter().flat_map(|worker| run(world, worker))),
         }
     }
     steps

@@ -20,8 +20,9 @@ pub const ASK: &str = "pause";
 /// The key under which a worker answers: all that it has been asked and is not yet asked no more.
 pub const ANSWER: &str = "paused";
 
-/// A worker that has not answered in this time may never do so, and those that did are back by themselves.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A worker that has not answered in this time may never do so, and those that did come back by themselves 25 s after
+/// they stopped.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The ask that has to stand before this web node, which runs and is wanted otherwise, may be restarted; `None`: now.
 pub fn before_restart(world: &World) -> Option<Moment> {
@@ -105,15 +106,16 @@ pub fn pause(world: &World) -> Pause {
     let asked = relations().any(|id| asks(world, id).next().is_some());
     if relations().any(unanswered) {
         Pause::Begins
-    } else if asked && Worker::ALL.iter().any(|worker| waits(world, *worker)) {
+    } else if asked && roles(world).workers().into_iter().any(|worker| waits(world, worker)) {
         Pause::Lasts
     } else {
         Pause::No
     }
 }
 
-/// Whether a worker has stopped, and waits in its start for the end of a pause.
+/// Whether a worker has stopped, and waits in its start for the end of a pause; or before it, where systemd looks at the
+/// GPUs first.
 pub fn waits(world: &World, worker: Worker) -> bool {
     let service = world.service(worker.role());
-    world.file(paths::PAUSE).is_some() && service.changing && service.pid.is_none()
+    world.file(paths::PAUSE).is_some() && !service.active && service.pid.is_none()
 }

@@ -190,7 +190,9 @@ impl Model {
                 for worker in workers {
                     assert!(runs(world, *worker), "{worker:?} does not run and would be started");
                     stop(world, worker.role());
-                    world.machine.services.entry(worker.role()).or_default().changing = true;
+                    // Where there are GPUs, systemd has them looked at before the start begins.
+                    let begun = world.machine.gpus.is_none();
+                    world.machine.services.entry(worker.role()).or_default().changing = begun;
                 }
             }
             Step::Leave(workers, ..) => workers.iter().for_each(|worker| stop(world, worker.role())),

@@ -52,10 +52,10 @@ fn not_every_answer_is_one() {
 
 #[test]
 fn a_worker_that_never_answers_is_not_waited_for_for_ever() {
-    for later in [1030, 1_000_000, 10] {
+    for later in [1020, 1_000_000, 10] {
         let mut unit = TestUnit::web().database("n3w");
         unit.hook(Goal::Run);
-        unit.world.now = Moment::new(1029);
+        unit.world.now = Moment::new(1019);
         assert_eq!(unit.plan(), "nothing");
         unit.world.now = Moment::new(later);
         assert!(unit.plan().contains("restart concourse-web.service"), "{later}: {}", unit.plan());
@@ -265,7 +265,60 @@ fn actions_say_that_it_takes_a_moment() {
     ");
     assert_snapshot!(answer(&restart, &alone.world).results["message"], @"Restarted");
     // Without its database it could not come up again.
-    let mut lost = TestUnit::web().unrelated("database:3");
-    act(&mut lost, &restart);
-    assert_snapshot!(answer(&restart, &lost.world).failure.unwrap(), @"The web node can't be restarted now: see the unit's status");
+    let lost = TestUnit::web().unrelated("database:3");
+    assert_snapshot!(steps(&restart, &lost.world).err().unwrap(), @"Nothing was restarted: PostgreSQL database required: juju integrate web:database postgresql:database");
+}
+
+#[test]
+fn where_systemd_looks_at_gpus_first_a_worker_waits_too() {
+    let mut unit = TestUnit::worker_unit().config("enable-gpu", true).settled().asked("1000");
+    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
+    write /run/concourse-ci-machine/pause 644 Root
+    pause concourse-worker.service
+    --
+    publish worker-tsa:1: paused
+    ");
+    assert!(!unit.world.service(Role::Worker).changing, "it is not yet in its start");
+    assert!(unit.world.file(paths::PAUSE).is_some());
+    assert_eq!(unit.plan(), "nothing");
+}
+
+#[test]
+fn who_pauses_lets_no_builds_end() {
+    let mut unit = TestUnit::worker_unit().asked("1000");
+    unit.hook(Goal::Run);
+    let refused = |name: &str| {
+        let action = Action::parse(name, &serde_json::Map::new()).unwrap();
+        steps(&action, &unit.world).err().unwrap()
+    };
+    assert_snapshot!(refused("drain"), @"The worker waits for its web node to restart: try again in half a minute");
+    assert_eq!(refused("restart-services"), refused("drain"));
+}
+
+#[test]
+fn a_unit_of_before_comes_first() {
+    let mut unit = TestUnit::worker_unit().asked("1000");
+    let path = Worker::Main.paths().unit;
+    unit.world.machine.files.get_mut(path).unwrap().text = "[Service]\nExecStart=/bin/true\n".into();
+    let steps = unit.hook(Goal::Run).join("\n--\n");
+    let at = |what: &str| steps.find(what).unwrap_or_else(|| panic!("no {what} in\n{steps}"));
+    assert!(at(path) < at("pause concourse-worker.service"), "{steps}");
+    assert!(at("pause concourse-worker.service") < at("publish"), "{steps}");
+}
+
+#[test]
+fn the_worker_beside_a_web_node_that_waits_goes_on_as_it_is() {
+    let mut unit = TestUnit::new("ci/0", "all").database("s3cret").worker("gpu/0", KEYS[1]).settled();
+    unit = unit.config("log-level", "debug");
+    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
+    write /etc/concourse/web.env 640 RootConcourse
+    publish web-tsa:3: pause
+    ");
+    let mut unit = unit.answered("1000");
+    let steps = unit.hook(Goal::Run).join("\n--\n");
+    assert!(
+        steps.contains("restart concourse-web.service") && steps.contains("restart concourse-worker.service"),
+        "{steps}"
+    );
+    assert_eq!(unit.plan(), "nothing");
 }
