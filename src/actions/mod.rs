@@ -209,14 +209,10 @@ fn restart(world: &World, force: bool) -> Result<Vec<Step>, String> {
     if !workers.is_empty() && !force {
         steps.push(Step::Leave(workers.clone(), Farewell::Land, FAREWELL));
     }
-    if active(Role::Web) {
-        // The plan restarts what was not started with what it should have been, and asks workers to pause before.
-        let record = |role: Role| Step::Remove(role.started_record());
-        steps.push(record(Role::Web));
-        steps.extend(workers.into_iter().map(|worker| record(worker.role())));
-    } else {
-        steps.extend(workers.into_iter().map(|worker| Step::Restart(worker.role(), Duration::from_secs(60))));
-    }
+    // The plan restarts what was not started with what it should have been, files first, and asks workers to pause before.
+    let web = Some(Role::Web).filter(|role| active(*role));
+    let roles = web.into_iter().chain(workers.into_iter().map(Worker::role));
+    steps.extend(roles.map(|role| Step::Remove(role.started_record())));
     if steps.is_empty() {
         Err("No Concourse service runs on this unit: see its status".into())
     } else {
@@ -286,8 +282,8 @@ pub fn answer(action: &Action, world: &World) -> Answer {
         Action::GetAdminPassword => password(world),
         Action::CheckStatus { verbose } => check_status::report(world, *verbose),
         Action::RestartServices { .. } if asked(world).is_some() => Answer::says(&[("message", PAUSING)]),
-        Action::RestartServices { .. } if roles.web && world.service(Role::Web).started_with.is_none() => {
-            Answer::failed("The web node can't be restarted now: see the unit's status".into())
+        Action::RestartServices { .. } if !restarted(world) => {
+            Answer::failed("Not everything could be restarted: see the unit's status".into())
         }
         Action::RestartServices { .. } => Answer::says(&[("message", "Restarted")]),
         Action::RunMigrations(_) => Answer::says(&[("message", "Migrated")]),
@@ -324,6 +320,14 @@ pub fn answer(action: &Action, world: &World) -> Answer {
         Action::GpuDiagnose => gpus::diagnose(world),
         Action::ExportGpuConfig(format) => gpus::exported(world, *format),
     }
+}
+
+/// Whether everything that should run was started since its record was taken away.
+fn restarted(world: &World) -> bool {
+    let roles = roles(world);
+    let web = roles.web.then_some(Role::Web);
+    let all = web.into_iter().chain(roles.workers().into_iter().map(Worker::role));
+    all.into_iter().all(|role| world.service(role).started_with.is_some())
 }
 
 /// Hooks do the rest, once the workers' answers are there.

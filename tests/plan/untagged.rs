@@ -156,8 +156,8 @@ fn a_drain_is_for_both_at_once() {
         steps(&restart, &unit.world).unwrap().iter().map(ToString::to_string).collect();
     assert_snapshot!(planned.join("\n"), @"
     land concourse-worker.service concourse-worker-untagged.service
-    restart concourse-worker.service
-    restart concourse-worker-untagged.service
+    remove /run/concourse-ci-machine/worker.started
+    remove /run/concourse-ci-machine/worker-untagged.started
     ");
     // The relation that goes is one for both, and a new key is.
     assert_snapshot!(unit.clone().unrelated("worker-tsa:1").plan(), @"
