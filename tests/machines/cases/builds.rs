@@ -15,6 +15,17 @@ fn machine_running_builds_survive() {
     for (app, _) in WORKERS {
         cloud.config(app, &format!("tag={app}"));
     }
+    // One of them has a GPU, which systemd looks at before each start.
+    let spec = r#"{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "0",
+        "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}, {"path": "/dev/nvidiactl"}]}}]}"#;
+    cloud.exec(
+        "3",
+        &format!(
+            "mknod -m 666 /dev/nvidia0 c 1 3; mknod -m 666 /dev/nvidiactl c 1 7; mkdir -p /etc/cdi; echo '{spec}' >/etc/cdi/one.json"
+        ),
+    );
+    cloud.config("big", "enable-gpu=true");
+    cloud.wait_status("big/0", "active: Worker ready (GPU: 1x NVIDIA)");
     let tasks = WORKERS.map(|(app, _)| start_task(&cloud, app, UNTIL_TOLD));
     let new_process = |what: &str, change: &dyn Fn(&str, &str)| disturb(&cloud, &tasks, true, what, change);
 
