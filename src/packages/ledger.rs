@@ -1,5 +1,6 @@
 //! What the charm has added to the machine by apt: only that goes again.
 
+use super::source::Source;
 use crate::host::fs::{self, Root};
 use crate::paths;
 use anyhow::Result;
@@ -56,6 +57,14 @@ impl Ledger {
     /// Whether anything is there for this.
     pub fn has(&self, purpose: Purpose) -> bool {
         self.packages.values().any(|entry| entry.purpose == purpose)
+    }
+
+    /// Whether anything of it may have come from there.
+    pub(super) fn needs(&self, source: Source) -> bool {
+        match source {
+            Source::Cuda => self.has(Purpose::Libraries) || self.has(Purpose::Driver),
+            Source::Toolkit => self.has(Purpose::Toolkit),
+        }
     }
 
     /// Names of what is there for one of these.
