@@ -136,6 +136,8 @@ pub struct Machine {
     pub hostname: String,
     /// systemd looks again when something about them changes.
     pub gpus_watched: bool,
+    /// It does so for some of it at least.
+    pub gpus_watched_at_all: bool,
     /// Something about the GPUs themselves was changed, and is to be undone.
     pub gpus_persist: bool,
     /// Packages that the charm has added.

@@ -87,6 +87,10 @@ fn what_nvml_says() {
     assert_eq!((process.name.as_deref(), process.gi), (Some(name.trim()), None));
     assert_eq!((said.gpus[1].used_mib, said.gpus[1].processes.len()), (Some(0), 0));
 
+    let Answer::Said(said) = ask("desktop") else { panic!() };
+    assert_eq!((said.gpus[0].graphics[0].pid, said.gpus[0].processes.len()), (std::process::id(), 0));
+    assert_eq!(said.gpus[1].graphics, []);
+
     let Answer::Said(said) = ask("linked") else { panic!() };
     assert_eq!(said.gpus[0].links, ["0000:5c:00.0".to_owned()].into());
     assert_eq!(said.gpus[1].links, ["0000:1b:00.0".to_owned()].into());

@@ -90,6 +90,11 @@ fn nothing_of_the_operators_is_touched() {
     );
     assert_eq!(machine.installed(), ["libnvidia-compute-550=550.120-0ubuntu1"]);
     assert_eq!(machine.ledger(), Default::default());
+
+    machine.source("");
+    let why = machine.order(What::Libraries("550.163.01".into()), Some(archive.repository())).unwrap_err();
+    assert!(why.contains(" would exchange or remove libnvidia-compute-550"), "{why}");
+    assert_eq!(machine.traces(), Vec::<String>::new(), "a repository for nothing");
 }
 
 #[test]
@@ -104,6 +109,37 @@ fn what_somebody_else_needs_stays_and_is_theirs() {
     machine.remove(&[Purpose::Libraries]).unwrap();
     let left = ["nvidia-kernel-common-550=550.163.01-0ubuntu1", "operators-own=1"];
     assert_eq!(machine.installed(), left, "and no longer held");
+    assert_eq!(machine.ledger(), Default::default());
+}
+
+#[test]
+fn nothing_comes_in_place_of_what_goes() {
+    if !able() {
+        return;
+    }
+    let (machine, archive) = (Machine::new(), ubuntu());
+    machine.source(&archive.line());
+    machine.libraries("550.163.01").unwrap();
+    archive.deb("another 1");
+    archive.publish();
+    machine.dpkg(&archive.deb("operators-own 1 nvidia-kernel-common-550 | another"));
+    machine.update();
+    machine.remove(&[Purpose::Libraries]).unwrap();
+    let left = ["nvidia-kernel-common-550=550.163.01-0ubuntu1", "operators-own=1"];
+    assert_eq!(machine.installed(), left);
+}
+
+#[test]
+fn what_something_needs_one_of_stays() {
+    if !able() {
+        return;
+    }
+    let (machine, archive) = (Machine::new(), ubuntu());
+    machine.source(&archive.line());
+    machine.libraries("550.163.01").unwrap();
+    machine.dpkg(&archive.deb("operators-own 1 nvidia-kernel-common-550 | ocl-icd"));
+    machine.remove(&[Purpose::Libraries]).unwrap();
+    assert_eq!(machine.installed(), ["ocl-icd=2.3.1", "operators-own=1"], "each is free, not both");
     assert_eq!(machine.ledger(), Default::default());
 }
 
@@ -163,7 +199,7 @@ fn nvidias_repository_is_the_last_resort_and_only_with_its_key() {
     assert_eq!(machine.traces(), Vec::<String>::new(), "what does not help does not stay");
     archive.publish();
     let why = order("580.65.06", archive.repository()).unwrap_err();
-    assert!(why.contains("(nor has file://"), "{why}");
+    assert!(why.contains("(nor has file:/"), "{why}");
     assert_eq!((machine.traces(), machine.installed()), (vec![], vec![]));
 
     order("550.163.01", archive.repository()).unwrap();
@@ -173,6 +209,36 @@ fn nvidias_repository_is_the_last_resort_and_only_with_its_key() {
     assert_eq!(machine.traces(), ours);
     machine.remove(&[Purpose::Libraries]).unwrap();
     assert_eq!((machine.traces(), machine.installed()), (vec![], vec![]));
+}
+
+#[test]
+fn a_repository_that_the_operator_has_is_theirs() {
+    if !able() {
+        return;
+    }
+    let (machine, archive) = (Machine::new(), ubuntu());
+    let order = |version: &str| machine.order(What::Libraries(version.into()), Some(archive.repository()));
+    machine.source(&archive.line());
+    let why = order("580.65.06").unwrap_err();
+    assert!(why.contains(" (file:/") && why.contains(" is one of them)"), "{why}");
+    assert_eq!(machine.traces(), Vec::<String>::new());
+
+    // They came to have it after the charm; with two keys for one address apt does nothing.
+    machine.source("");
+    order("550.163.01").unwrap();
+    assert_eq!(machine.traces().len(), 3);
+    machine.source(&archive.line());
+    order("550.170").unwrap();
+    assert_eq!(machine.traces(), Vec::<String>::new());
+    assert!(machine.installed().contains(&"nvidia-utils-550=550.170-0ubuntu1*".to_owned()));
+
+    // A hook was cut off before anything was in the ledger.
+    let machine = Machine::new();
+    machine.source(&archive.line());
+    let list = archive.repository().text("/nowhere.gpg");
+    fs::write(machine.path("/etc/apt/sources.list.d/concourse-ci-machine-cuda.sources"), list).unwrap();
+    machine.libraries("550.163.01").unwrap();
+    assert_eq!((machine.traces(), machine.installed()), (vec![], WANTED.map(str::to_owned).to_vec()));
 }
 
 #[test]

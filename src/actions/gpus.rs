@@ -84,7 +84,8 @@ fn last(test: &Outcome, fits: bool) -> String {
     if !test.reasons.is_empty() {
         text += &format!(": {}", test.reasons.join("; "));
     }
-    if !fits && test.verdict != Verdict::NotTried {
+    // One that was cut off is not of any devices.
+    if !fits && !test.of.is_empty() && test.verdict != Verdict::NotTried {
         text += " (the GPUs or their driver have changed since: run gpu-test again)";
     }
     text

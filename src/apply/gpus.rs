@@ -7,6 +7,7 @@ use crate::host::fs::{self, Root, write_atomic};
 use crate::juju::tools;
 use crate::paths;
 use anyhow::Result;
+use std::path::Path;
 use std::time::Duration;
 
 /// The program bounds itself: at 20 s, and at 75 s where it has to copy a driver's files.
@@ -39,6 +40,8 @@ const TEST_PATIENCE: Duration = Duration::from_secs(180);
 pub fn test(root: &Root, asked: &Asked) -> Result<()> {
     let words = [("--count", &asked.count), ("--devices", &asked.devices)];
     let words = words.into_iter().filter_map(|(name, value)| Some([name, value.as_deref()?])).flatten();
+    let path = root.path(paths::GPU_TEST);
+    let before = fs::read(&path)?;
     let ran = cmd("systemd-run")
         .args(TEST)
         .arg(format!("--property=ExecStopPost={} test-clean", paths::GPU_PROGRAM))
@@ -56,8 +59,14 @@ pub fn test(root: &Root, asked: &Asked) -> Result<()> {
         ),
         Err(why) => format!("{why:#}"),
     };
+    let now = fs::read(&path)?;
+    if now.is_some() && now != before {
+        // It began, and its own word, that it was cut off, holds.
+        tools::log("WARNING", &why);
+        return Ok(());
+    }
     let outcome = serde_json::to_vec(&trial::Outcome::without(Verdict::NotTried, why))?;
-    write_atomic(&root.path(paths::GPU_TEST), &outcome, 0o644, None)
+    write_atomic(&path, &outcome, 0o644, None)
 }
 
 /// Undoes what was changed about the GPUs. They may be gone, or hang: then there is nothing to undo.
@@ -70,9 +79,16 @@ pub fn restore(root: &Root) -> Result<()> {
 
 /// Lets systemd look again when something changes, or no more.
 pub fn watch(on: bool) -> Result<()> {
-    let verb = if on { "enable" } else { "disable" };
-    cmd("systemctl").args([verb, "--now", "--quiet"]).args(paths::GPU_WATCHES).run()?;
-    if !on {
+    if on {
+        cmd("systemctl").args(["enable", "--now", "--quiet"]).args(paths::GPU_WATCHES).run()?;
+    } else {
+        // One by one, and its link in any case: of some the file may be gone, for which systemctl refuses all.
+        for (watch, link) in paths::GPU_WATCHES.iter().zip(paths::GPU_WATCHED) {
+            if let Err(why) = cmd("systemctl").args(["disable", "--now", "--quiet", watch]).run() {
+                tools::log("WARNING", &format!("{why:#}"));
+            }
+            fs::remove(Path::new(link))?;
+        }
         // It may wait for this very hook to end, or not be known at all.
         cmd("systemctl").args(["stop", "--quiet", "concourse-gpu-tell.service"]).output()?;
     }

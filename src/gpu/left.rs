@@ -1,11 +1,11 @@
 //! What is left on a GPU that no task has: the next one is to start on a clean one.
 //!
-//! A refresh looks, so at each hook, each start of a worker and every five minutes; nobody is told when a task ends. What
-//! still is in use after a moment marks the unit, which no task gets until a later look finds it clean. AMD and Intel have
-//! no library that tells it.
+//! A refresh looks, so every five minutes, when something about the GPUs changes, and at each start of a worker; nobody is
+//! told when a task ends. What still is in use after a moment marks the unit, which no task gets until a later look finds it
+//! clean. AMD and Intel have no library that tells it.
 
 use super::ask::Asker;
-use super::said::{Answer, Said, SaidProcess};
+use super::said::{Answer, Said, SaidGpu, SaidProcess};
 use crate::host::fs::{remove, write_atomic};
 use crate::oci::lease::health::{self, FORMAT, Sick};
 use crate::oci::lease::live::Kernel;
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-/// More than a driver, or a desktop, keeps in use on a GPU that nobody computes on: MiB.
+/// More than a driver keeps in use on a GPU that nobody uses: MiB.
 const MOST: u64 = 256;
 
 /// How long a driver may take to tidy up after a process that ended.
@@ -27,11 +27,13 @@ const SETTLES: Duration = Duration::from_secs(2);
 struct Left {
     used_mib: u64,
     processes: Vec<String>,
+    /// Some of them draw: a desktop was there before all tasks, and stays.
+    desktop: bool,
 }
 
 impl Left {
     fn marks(&self) -> bool {
-        self.used_mib > MOST
+        self.used_mib > MOST && !self.desktop
     }
 
     /// Why nobody gets the unit.
@@ -51,19 +53,25 @@ fn left(said: &Said, idle: &BTreeSet<String>) -> BTreeMap<String, Left> {
         Some(name) => format!("{name} ({})", process.pid),
         None => process.pid.to_string(),
     };
-    let mut see = |id: &String, used: Option<u64>, processes: Vec<String>| {
-        let left = Left { used_mib: used.unwrap_or(0), processes };
+    let mut see = |id: &String, used: Option<u64>, gpu: &SaidGpu, on: &dyn Fn(&SaidProcess) -> bool| {
+        let draws: Vec<&SaidProcess> = gpu.graphics.iter().filter(|p| on(p)).collect();
+        let only_computes = |p: &&SaidProcess| on(p) && draws.iter().all(|other| other.pid != p.pid);
+        let all = gpu.processes.iter().filter(only_computes).chain(draws.iter().copied());
+        let left = Left {
+            used_mib: used.unwrap_or(0),
+            processes: all.map(name).collect(),
+            desktop: !draws.is_empty(),
+        };
         if idle.contains(id) && (left.marks() || !left.processes.is_empty()) {
             found.insert(id.clone(), left);
         }
     };
     for gpu in &said.gpus {
         for part in &gpu.parts {
-            let own = gpu.processes.iter().filter(|p| p.gi.is_some() && p.gi == part.gi);
-            see(&part.uuid, part.used_mib, own.map(name).collect());
+            see(&part.uuid, part.used_mib, gpu, &|p| p.gi.is_some() && p.gi == part.gi);
         }
         if !gpu.mig {
-            see(&gpu.uuid, gpu.used_mib, gpu.processes.iter().map(name).collect());
+            see(&gpu.uuid, gpu.used_mib, gpu, &|_| true);
         }
     }
     found
@@ -160,7 +168,7 @@ pub fn forget(dir: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::said::{SaidGpu, SaidPart};
+    use crate::gpu::said::SaidPart;
 
     fn gpu(uuid: &str, used: u64, processes: &[(u32, Option<&str>, Option<u32>)]) -> SaidGpu {
         let process = |(pid, name, gi): &(u32, Option<&str>, Option<u32>)| SaidProcess {
@@ -185,15 +193,22 @@ mod tests {
             parts: vec![part("MIG-a", 1, 9000), part("MIG-b", 2, 4)],
             ..gpu("GPU-mig", 9100, &[(7, Some("python3"), Some(1)), (8, None, Some(2))])
         };
-        let gpus = vec![gpu("GPU-a", 256, &[]), gpu("GPU-b", 257, &[]), gpu("GPU-c", 9000, &[]), mig];
+        let draws = |pid, name: &str| SaidProcess { pid, name: Some(name.to_owned()), gi: None };
+        let desktop = SaidGpu {
+            graphics: vec![draws(9, "Xorg"), draws(10, "gnome-shell")],
+            ..gpu("GPU-d", 900, &[(10, Some("gnome-shell"), None), (11, Some("python3"), None)])
+        };
+        let gpus =
+            vec![gpu("GPU-a", 256, &[]), gpu("GPU-b", 257, &[]), gpu("GPU-c", 9000, &[]), desktop, mig];
         let said = Said { gpus, ..Said::default() };
-        let idle = ["GPU-a", "GPU-b", "GPU-mig", "MIG-a", "MIG-b"].map(str::to_owned).into();
+        let idle = ["GPU-a", "GPU-b", "GPU-d", "GPU-mig", "MIG-a", "MIG-b"].map(str::to_owned).into();
         let told: Vec<String> = left(&said, &idle).iter().map(|(id, left)| told(id, left)).collect();
         assert_eq!(
             told,
             [
                 "GPU GPU-b is not given to tasks: 257 MiB of its memory stay in use though no task has it, by no process \
                  that can be seen: end that, or reset the GPU",
+                "GPU GPU-d: processes use it though no task has it: python3 (11), Xorg (9), gnome-shell (10)",
                 "GPU MIG-a is not given to tasks: 9000 MiB of its memory stay in use though no task has it, by python3 \
                  (7) that can be seen: end that, or reset the GPU",
                 "GPU MIG-b: processes use it though no task has it: 8",

@@ -120,6 +120,7 @@ fn gpu(nvml: &Nvml, index: u32, device: &Device) -> Result<SaidGpu, NvmlError> {
         memory_mib: memory.as_ref().map(|m| m.total >> 20),
         used_mib: memory.map(|m| m.used >> 20),
         processes: device.running_compute_processes().unwrap_or_default().iter().map(process).collect(),
+        graphics: device.running_graphics_processes().unwrap_or_default().iter().map(process).collect(),
         links: links(device),
         capability: capability.map(|c| format!("{}.{}", c.major, c.minor)),
         numa: device.numa_node_id().ok(),

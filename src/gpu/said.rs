@@ -84,6 +84,8 @@ pub struct SaidGpu {
     pub used_mib: Option<u64>,
     /// Processes that compute on it; in MIG mode those of all its parts.
     pub processes: Vec<SaidProcess>,
+    /// Processes that draw with it, a desktop's.
+    pub graphics: Vec<SaidProcess>,
     /// PCI addresses at the other ends of its NVLinks: GPUs, or switches.
     pub links: BTreeSet<String>,
     /// Compute capability: `9.0`.

@@ -51,6 +51,7 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
         let id = read(&root.path(worker.paths().work_dir_id))?;
         work_dirs.extend(id.map(|id| (worker, id.trim().to_owned())));
     }
+    let watched = paths::GPU_WATCHED.map(|link| root.path(link).symlink_metadata().is_ok());
     Ok(Machine {
         claim: read(&root.path(paths::CLAIM))?.filter(|claim| is_alive(root, claim)),
         user: user(root)?,
@@ -77,7 +78,8 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
         gpu_test: None,
         leases: None,
         hostname: String::new(),
-        gpus_watched: paths::GPU_WATCHED.iter().all(|link| root.path(link).symlink_metadata().is_ok()),
+        gpus_watched: !watched.contains(&false),
+        gpus_watched_at_all: watched.contains(&true),
         gpus_persist: root.path(paths::GPU_PERSISTENCE).exists(),
         packages: json(root, paths::PACKAGES)?.unwrap_or_default(),
         no_toolkit: json(root, paths::NO_TOOLKIT)?,

@@ -82,6 +82,13 @@ impl<'a> Apt<'a> {
         Ok(found)
     }
 
+    /// Whether a source of the machine has this address, readable or not.
+    pub fn knows(&self, url: &str) -> Said<bool> {
+        let args = ["indextargets", "--no-release-info", "--format", "$(REPO_URI)"].map(str::to_owned);
+        let text = checked(self.run("apt-get", &args, READING, "its sources")?)?;
+        Ok(text.lines().any(|line| line.trim_end_matches('/') == url.trim_end_matches('/')))
+    }
+
     fn cache(&self, verb: &str, args: &[String]) -> Said<String> {
         let args = [&[verb.to_owned()], args].concat();
         checked(self.run("apt-cache", &args, READING, "the lists of its sources")?)

@@ -4,7 +4,8 @@ use super::apt::{Apt, Said};
 use super::choose::{Choice, DRIVER_NAMES, Kernel, driver, libraries, library_names, library_words};
 use super::ledger::{Entry, Ledger};
 use super::read::{Changes, Failure, flavours};
-use super::{Order, Refusal, Repository, WAITING, What, key, remove};
+use super::remove::{self, drop_source};
+use super::{Order, Refusal, Repository, Source, WAITING, What, key};
 use crate::host::cmd::cmd;
 use crate::host::fs::{self, Root, write_atomic};
 use anyhow::Result;
@@ -45,7 +46,13 @@ pub fn install(
     progress: &mut dyn FnMut(&str),
 ) -> Result<std::result::Result<(), Refusal>> {
     let apt = Apt::new(root, &order.proxy, &order.limits);
-    match run(root, &apt, order, progress) {
+    // Of a hook that was cut off.
+    remove::drop_needless(root, &Ledger::read(root)?)?;
+    let done = run(root, &apt, order, progress);
+    if done.is_err() {
+        remove::drop_needless(root, &Ledger::read(root)?)?;
+    }
+    match done {
         Ok(()) => Ok(Ok(())),
         Err(Stop::Failed(failure)) => Ok(Err(refusal(&order.what.to_string(), &failure))),
         Err(Stop::Refused(why)) => Ok(Err(Refusal(why))),
@@ -149,8 +156,16 @@ fn settle(root: &Root, apt: &Apt, ledger: &mut Ledger, version: Option<&str>) ->
 
 /// What the machine's own sources have; else NVIDIA's, which stays only if it helps.
 fn find(root: &Root, apt: &Apt, order: &Order) -> Step<Choice> {
-    let broken = apt.update(None);
-    let missing = match choose(root, apt, &order.what)? {
+    let mut broken = apt.update(None);
+    let mut first = choose(root, apt, &order.what);
+    let own: Vec<Source> = Source::ALL.into_iter().filter(|source| is_there(root, *source)).collect();
+    if first.is_err() && !own.is_empty() {
+        // The operator may have come to have one, too: with two keys for one address apt does nothing at all.
+        own.into_iter().try_for_each(|source| drop_source(root, source))?;
+        broken = apt.update(None);
+        first = choose(root, apt, &order.what);
+    }
+    let missing = match first? {
         Ok(choice) => return Ok(choice),
         Err(missing) => missing,
     };
@@ -158,15 +173,23 @@ fn find(root: &Root, apt: &Apt, order: &Order) -> Step<Choice> {
         return Err(Failure::Busy(holder).into());
     }
     let mut why = broken.map(|failure| failure.told().0);
-    if let Some(repository) = &order.repository {
-        match add(root, apt, repository)? {
-            Ok(()) => match choose(root, apt, &order.what)? {
-                Ok(choice) => return Ok(choice),
-                Err(_) => why = Some(format!("nor has {}", repository.url)),
-            },
-            Err(refused) => why = Some(refused),
+    match &order.repository {
+        // With the operator's rank and key, which hold.
+        Some(repository) if !is_there(root, repository.source) && apt.knows(&repository.url)? => {
+            let broken = why.map(|why| format!("{why}; ")).unwrap_or_default();
+            why = Some(format!("{broken}{} is one of them", repository.url));
         }
-        drop_source(root, repository)?;
+        Some(repository) => {
+            match add(root, apt, repository)? {
+                Ok(()) => match choose(root, apt, &order.what)? {
+                    Ok(choice) => return Ok(choice),
+                    Err(_) => why = Some(format!("nor has {}", repository.url)),
+                },
+                Err(refused) => why = Some(refused),
+            }
+            drop_source(root, repository.source)?;
+        }
+        None => {}
     }
     let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
     Err(Stop::Refused(format!("No source of apt has {missing}{why}: mirror it, or add a source that has it")))
@@ -219,13 +242,12 @@ fn add(root: &Root, apt: &Apt, repository: &Repository) -> Step<std::result::Res
     })
 }
 
-fn drop_source(root: &Root, repository: &Repository) -> Result<()> {
-    repository.source.files().iter().try_for_each(|path| fs::remove(&root.path(path)))
+fn is_there(root: &Root, source: Source) -> bool {
+    root.path(source.files()[0]).exists()
 }
 
 /// A driver may load at once, and NVIDIA's generator write its spec; where not, the ladder says what is missing.
 fn after(root: &Root, order: &Order, ledger: &mut Ledger) -> Result<()> {
-    let patience = Duration::from_secs(60);
     let commands: &[&[&str]] = match order.what {
         What::Driver { .. } => {
             ledger.driver_boot = Some(order.boot.clone());
@@ -235,8 +257,10 @@ fn after(root: &Root, order: &Order, ledger: &mut Ledger) -> Result<()> {
         What::Libraries(_) => &[],
     };
     for command in commands.iter().filter(|_| root.is_machine()) {
-        // Whether it helped is seen by looking.
-        let _tried = cmd(command[0]).args(&command[1..]).deadline(patience).output();
+        // Whether it helped is seen by looking. What sleeps in the kernel can't be killed, and whoever waits for it waits
+        // for ever; `timeout` can be.
+        let timeout = cmd("timeout").args(["--kill-after=5", "50"]).args(*command);
+        let _tried = timeout.deadline(Duration::from_secs(60)).output();
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::apt::{Apt, Limits, Said};
 use super::ledger::{Ledger, Purpose};
-use super::read::Failure;
+use super::read::{Changes, Failure};
 use super::source::Source;
 use super::{Refusal, WAITING};
 use crate::host::fs::{self, Root};
@@ -40,16 +40,23 @@ pub fn remove(
     if !ledger.has(Purpose::Driver) {
         ledger.driver_boot = None;
     }
-    let needed = |source: &Source| match source {
-        Source::Cuda => ledger.has(Purpose::Libraries) || ledger.has(Purpose::Driver),
-        Source::Toolkit => ledger.has(Purpose::Toolkit),
-    };
-    for source in Source::ALL.iter().filter(|source| !needed(source)) {
-        source.files().iter().try_for_each(|path| fs::remove(&root.path(path)))?;
-    }
+    drop_needless(root, &ledger)?;
     fs::remove(&root.path(paths::APT_PREFERENCES))?;
     ledger.write(root)?;
     Ok(Ok(()))
+}
+
+/// Removes NVIDIA's repositories that nothing in the ledger needs.
+pub(super) fn drop_needless(root: &Root, ledger: &Ledger) -> Result<()> {
+    Source::ALL
+        .iter()
+        .filter(|source| !ledger.needs(**source))
+        .try_for_each(|source| drop_source(root, *source))
+}
+
+/// Removes one.
+pub(super) fn drop_source(root: &Root, source: Source) -> Result<()> {
+    source.files().iter().try_for_each(|path| fs::remove(&root.path(path)))
 }
 
 /// Removes these of the ledger's packages, configuration included.
@@ -57,14 +64,23 @@ pub(super) fn purge(apt: &Apt, ledger: &mut Ledger, names: &[String]) -> Said<()
     let there = apt.installed()?;
     let mut ours: Vec<String> = names.iter().filter(|name| there.contains_key(*name)).cloned().collect();
     let plan = |names: &[String]| apt.simulate(&command(names));
-    let only_ours =
-        |removed: &std::collections::BTreeSet<String>| removed.iter().all(|name| names.contains(name));
-    if !ours.is_empty() && !only_ours(&plan(&ours)?.removed) {
-        // One by one it shows which of them something else needs.
-        let mut free = vec![];
-        for name in ours {
-            if only_ours(&plan(std::slice::from_ref(&name))?.removed) {
-                free.push(name);
+    // To keep what depends on them, apt would rather install or upgrade something else.
+    let only_ours = |changes: &Changes| {
+        let others = changes.new.is_empty() && changes.changed.is_empty();
+        others && changes.removed.iter().all(|name| names.contains(name))
+    };
+    if !ours.is_empty() && !only_ours(&plan(&ours)?) {
+        // One by one it shows which of them something else needs, and what was tried together goes together. What only
+        // another of ours needed is free after it, so once more.
+        let mut free: Vec<String> = vec![];
+        let mut before = usize::MAX;
+        while before != free.len() {
+            before = free.len();
+            for name in &ours {
+                let more = [free.as_slice(), std::slice::from_ref(name)].concat();
+                if !free.contains(name) && only_ours(&plan(&more)?) {
+                    free = more;
+                }
             }
         }
         ours = free;

@@ -33,7 +33,7 @@ pub fn restored(world: &World) -> Option<Step> {
 
 fn away(world: &World) -> Vec<Step> {
     let mut steps = vec![];
-    if world.machine.gpus_watched {
+    if world.machine.gpus_watched_at_all {
         steps.push(Step::WatchGpus(false));
     }
     let units = removals(

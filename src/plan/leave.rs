@@ -24,7 +24,7 @@ pub fn stop(world: &World) -> Vec<Step> {
     if web.active || web.changing {
         steps.push(Step::Stop(Role::Web));
     }
-    if world.machine.gpus_watched {
+    if world.machine.gpus_watched_at_all {
         steps.push(Step::WatchGpus(false));
     }
     for role in [Role::Untagged, Role::Worker, Role::Web] {

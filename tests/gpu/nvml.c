@@ -1,4 +1,4 @@
-/* libnvidia-ml.so.1 with scripted answers, for tests: NVML=ok|mismatch|no-driver|no-permission|hang|lost|ecc|mig|left|linked|idle.
+/* libnvidia-ml.so.1 with scripted answers, for tests: NVML=ok|mismatch|no-driver|no-permission|hang|lost|ecc|mig|left|desktop|linked|idle.
    idle: persistence mode is off where the file NVML_MODES/N is not there; without NVML_MODES it can't be changed. */
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +48,13 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Device d, unsigned int *n, struct pr
     *n = is("left") && d->n == 0 ? 1 : 0;
     if (*n > size) return 7;
     if (*n) *p = (struct process){getppid(), 9000ULL << 20, 0xffffffff, 0xffffffff};
+    return 0;
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v3(Device d, unsigned int *n, struct process *p) {
+    unsigned int size = *n;
+    *n = is("desktop") && d->n == 0 ? 1 : 0;
+    if (*n > size) return 7;
+    if (*n) *p = (struct process){getppid(), 900ULL << 20, 0xffffffff, 0xffffffff};
     return 0;
 }
 int nvmlDeviceGetNvLinkState(Device d, unsigned int link, unsigned int *on) {

@@ -84,7 +84,9 @@ impl Model {
             Step::CreateUser => machine.user = Some(USER),
             Step::RemoveUser => machine.user = None,
             Step::InstallPrograms(stamp) => machine.programs = Some(stamp.clone()),
-            Step::WatchGpus(on) => machine.gpus_watched = *on,
+            Step::WatchGpus(on) => {
+                (machine.gpus_watched, machine.gpus_watched_at_all) = (*on, *on);
+            }
             Step::TestGpus(_) => machine.gpu_test = Some(Outcome::default()),
             Step::RestoreGpus => machine.gpus_persist = false,
             Step::InstallPackages(order) => {

@@ -96,6 +96,14 @@ impl Machine {
         serde_json::from_str(&text).unwrap()
     }
 
+    /// What the machine does every day.
+    pub fn update(&self) {
+        let dir = format!("Dir={}", self.dir.path().display());
+        let status = format!("Dir::State::status={}", self.path("/var/lib/dpkg/status").display());
+        let sandbox = "APT::Sandbox::User=root";
+        run(Command::new("apt-get").args(["update", "-o", &dir, "-o", &status, "-o", sandbox]));
+    }
+
     /// What the operator installs without apt.
     pub fn dpkg(&self, deb: &Path) {
         run(Command::new("dpkg")
@@ -237,7 +245,7 @@ impl Archive {
         let fingerprint = text.lines().find_map(|line| line.strip_prefix("fpr:")).unwrap();
         Repository {
             source: Source::Cuda,
-            url: format!("file://{}", self.path().display()),
+            url: format!("file:{}", self.path().display()),
             key_url: format!("file://{}", self.path().join("key.asc").display()),
             fingerprint: fingerprint.trim_matches(':').to_owned(),
         }

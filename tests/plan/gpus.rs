@@ -122,7 +122,10 @@ fn what_changed_between_two_hooks_is_noted_as_told_with_the_worker_restarted() {
 
 #[test]
 fn a_unit_that_stops_watches_no_more() {
-    let stopped = with_gpus().hook(Goal::Stop).join("\n--\n");
+    let mut unit = with_gpus();
+    // One of them was switched off by hand.
+    unit.world.machine.gpus_watched = false;
+    let stopped = unit.hook(Goal::Stop).join("\n--\n");
     assert!(stopped.contains("watch no more GPUs"), "{stopped}");
 }
 

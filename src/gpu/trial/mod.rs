@@ -91,7 +91,10 @@ impl Outcome {
         let about = self.vendors.contains(&vendor);
         match self.verdict {
             Verdict::Passed if about => Some(Ok(format!("tested {} with {}", self.at, self.asked))),
-            Verdict::Failed => Some(Err(format!("tested {}: {}", self.at, self.reasons.join("; ")))),
+            // One that got no GPU says that of all of them.
+            Verdict::Failed if about || self.vendors.is_empty() => {
+                Some(Err(format!("tested {}: {}", self.at, self.reasons.join("; "))))
+            }
             _ => None,
         }
     }

@@ -1,10 +1,11 @@
 //! From the operator's words to a task's params, and to what its container should get (PURE).
 
-use super::Asked;
+use super::{Asked, Outcome, Verdict, fingerprint};
 use crate::gpu::facts::word;
 use crate::oci::devices::{Devices, Unit, Vendor};
 use crate::oci::policy::Access;
 use crate::oci::request::VISIBLE;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// What a task of these params should get.
@@ -16,6 +17,20 @@ pub struct Order {
     pub units: Vec<String>,
     /// How many of them.
     pub count: usize,
+}
+
+impl Order {
+    /// What came of it if its container was not seen from inside.
+    pub fn failed(&self, devices: &Devices, why: String) -> Outcome {
+        let ordered = devices.units.iter().filter(|unit| self.units.contains(&unit.id));
+        let vendors: BTreeSet<Vendor> = ordered.map(|unit| unit.vendor).collect();
+        Outcome {
+            asked: self.to_string(),
+            vendors: vendors.into_iter().collect(),
+            of: fingerprint(devices),
+            ..Outcome::without(Verdict::Failed, why)
+        }
+    }
 }
 
 impl fmt::Display for Order {

@@ -149,8 +149,7 @@ impl<'a> Container<'a> {
     }
 
     fn test(&self, policy: &Policy, order: &Order, devices: &Devices) -> Outcome {
-        let asked = order.to_string();
-        let failed = |why: String| Outcome { asked: asked.clone(), ..Outcome::without(Verdict::Failed, why) };
+        let failed = |why: String| order.failed(devices, why);
         let began = std::time::Instant::now();
         let wait = policy.gpus.as_ref().map_or(0, |gpus| gpus.leases.wait_s);
         let bundle = self.bundle.to_string_lossy();

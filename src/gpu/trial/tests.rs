@@ -3,7 +3,7 @@
 use super::bundle::{Place, last_user};
 use super::judge::{Trial, judge};
 use super::order::order;
-use super::{Asked, Cuda, Node, Outcome, Seen, Verdict};
+use super::{Asked, Cuda, Node, Outcome, Seen, Verdict, fingerprint};
 use crate::oci::devices::{Devices, Vendor};
 use crate::oci::exec::Equipment;
 use crate::oci::policy::Access;
@@ -120,6 +120,18 @@ fn what_was_seen_is_told() {
     assert_eq!(outcome.cuda.as_deref(), Some("2 devices"));
     assert_eq!(outcome.told(Vendor::Amd), None, "it says nothing of AMD's");
     assert!(outcome.told(Vendor::Nvidia).unwrap().unwrap().starts_with("tested "));
+}
+
+#[test]
+fn a_container_that_does_not_come_up_is_about_what_was_ordered() {
+    let devices = devices();
+    let asked = Asked { devices: Some("GPU-a".into()), ..Asked::default() };
+    let order = order(&asked, Access::Shared, &devices).unwrap();
+    let outcome = order.failed(&devices, "runc says no".into());
+    assert_eq!(outcome.of, fingerprint(&devices), "it is not of GPUs that have changed since");
+    assert!(outcome.told(Vendor::Nvidia).unwrap().unwrap_err().ends_with(": runc says no"));
+    assert_eq!(outcome.told(Vendor::Amd), None);
+    assert!(Outcome { vendors: vec![], ..outcome }.told(Vendor::Amd).is_some(), "there was no GPU in it");
 }
 
 #[test]
