@@ -113,16 +113,17 @@ fn what_somebody_else_needs_stays_and_is_theirs() {
 }
 
 #[test]
-fn nothing_comes_in_place_of_what_goes() {
+fn nothing_is_exchanged_for_what_goes() {
     if !able() {
         return;
     }
     let (machine, archive) = (Machine::new(), ubuntu());
     machine.source(&archive.line());
     machine.libraries("550.163.01").unwrap();
-    archive.deb("another 1");
+    machine.dpkg(&archive.deb("operators-own 1 nvidia-kernel-common-550"));
+    // apt would upgrade it to one that does without.
+    archive.deb("operators-own 2");
     archive.publish();
-    machine.dpkg(&archive.deb("operators-own 1 nvidia-kernel-common-550 | another"));
     machine.update();
     machine.remove(&[Purpose::Libraries]).unwrap();
     let left = ["nvidia-kernel-common-550=550.163.01-0ubuntu1", "operators-own=1"];
@@ -231,6 +232,12 @@ fn a_repository_that_the_operator_has_is_theirs() {
     order("550.170").unwrap();
     assert_eq!(machine.traces(), Vec::<String>::new());
     assert!(machine.installed().contains(&"nvidia-utils-550=550.170-0ubuntu1*".to_owned()));
+
+    let machine = Machine::new();
+    machine.order(What::Libraries("550.163.01".into()), Some(archive.repository())).unwrap();
+    machine.source(&archive.line());
+    machine.remove(&[Purpose::Libraries]).unwrap();
+    assert_eq!((machine.traces(), machine.installed()), (vec![], vec![]));
 
     // A hook was cut off before anything was in the ledger.
     let machine = Machine::new();

@@ -24,6 +24,10 @@ pub fn remove(
     let proxy = Proxy::default();
     let apt = Apt::new(root, &proxy, limits);
     let ours = ledger.of(purposes);
+    // First, since where the operator has come to have such a repository, too, with another key, apt does nothing at all.
+    let mut then = ledger.clone();
+    then.packages.retain(|name, _| !ours.contains(name));
+    drop_needless(root, &then)?;
     let release = |ledger: &Ledger| {
         // What the operator has removed is no more to be held, and apt may not even know it any more.
         let there = apt.installed()?;
@@ -40,7 +44,6 @@ pub fn remove(
     if !ledger.has(Purpose::Driver) {
         ledger.driver_boot = None;
     }
-    drop_needless(root, &ledger)?;
     fs::remove(&root.path(paths::APT_PREFERENCES))?;
     ledger.write(root)?;
     Ok(Ok(()))
