@@ -218,32 +218,31 @@ impl Model {
             }
             Step::Migrate(_) | Step::MigrateDown { .. } => {}
         }
+        if matches!(step, Step::Write(_)) && world.file(paths::PAUSE).is_none() {
+            self.end_pause(world);
+        }
         refresh(world);
         Ok(())
     }
 
-    /// Workers that wait in their start go on with it.
+    /// Workers that wait in their start go on with it; systemd tries again while a file is missing.
     fn end_pause(&self, world: &mut World) {
-        for worker in Worker::ALL {
-            if world.service(worker.role()).changing {
-                drop(self.start(world, worker.role()));
-                world.started.remove(&worker.role());
+        for role in Worker::ALL.map(Worker::role) {
+            let ready = inputs(role).iter().all(|path| world.file(path).is_some());
+            if world.service(role).changing && ready {
+                let started = world.started.clone();
+                drop(self.start(world, role));
+                world.started = started;
             }
         }
     }
 
     fn start(&self, world: &mut World, role: Role) -> Result<(), String> {
         world.started.insert(role);
-        let inputs: &[&str] = match worker(role) {
-            None => &[paths::WEB_UNIT, paths::WEB_ENV, paths::HOST_KEY, paths::SESSION_KEY],
-            Some(worker) => {
-                let own = worker.paths();
-                &[own.unit, own.dropin, own.env, paths::WORKER_KEY, paths::TSA_KEYS]
-            }
-        };
+        let inputs = inputs(role);
         let needed: Vec<&&str> = inputs.iter().filter(|path| world.file(path).is_none()).collect();
         assert!(needed.is_empty(), "{role:?} started before {needed:?} was written");
-        let (with, keys) = (digest(world, inputs, true), digest(world, &[paths::AUTHORIZED_KEYS], false));
+        let (with, keys) = (digest(world, &inputs, true), digest(world, &[paths::AUTHORIZED_KEYS], false));
         let current = world.machine.current.clone().expect("started before anything was installed");
         let service = world.machine.services.entry(role).or_default();
         service.started_with = Some(with);
@@ -258,6 +257,17 @@ impl Model {
             Some(worker) => drop(world.machine.connected.remove(&worker)),
         }
         if up { Ok(()) } else { Err(format!("{role:?} did not come up")) }
+    }
+}
+
+/// Files that a service is started with.
+fn inputs(role: Role) -> Vec<&'static str> {
+    match worker(role) {
+        None => vec![paths::WEB_UNIT, paths::WEB_ENV, paths::HOST_KEY, paths::SESSION_KEY],
+        Some(worker) => {
+            let own = worker.paths();
+            vec![own.unit, own.dropin, own.env, paths::WORKER_KEY, paths::TSA_KEYS]
+        }
     }
 }
 
