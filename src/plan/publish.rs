@@ -90,7 +90,11 @@ fn tsa(world: &World, written: Option<&Bag>, ask: Option<Moment>) -> Bag {
             KEYS.map(str::to_owned).into_iter().zip([host, key.to_owned(), version.to_string()]).collect()
         }
         _ => {
-            let kept = written.into_iter().flatten().filter(|(k, _)| KEYS.contains(&k.as_str()));
+            // Who joins while the web node waits for its restart learns what the others know.
+            let told = |bag: &&Bag| bag.contains_key(KEYS[0]);
+            let others = || world.record.unit_bags.values().filter(|_| ask.is_some()).find(told);
+            let kept = written.filter(told).or_else(others).into_iter().flatten();
+            let kept = kept.filter(|(k, _)| KEYS.contains(&k.as_str()));
             kept.map(|(k, v)| (k.clone(), v.clone())).collect()
         }
     };
