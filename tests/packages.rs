@@ -31,6 +31,14 @@ const WANTED: [&str; 4] = [
     "ocl-icd=2.3.1",
 ];
 
+/// A machine that got its libraries from that archive; `None`: it can't be tried here.
+fn with_libraries() -> Option<(Machine, Archive)> {
+    let (machine, archive) = able().then(|| (Machine::new(), ubuntu()))?;
+    machine.source(&archive.line());
+    machine.libraries("550.163.01").unwrap();
+    Some((machine, archive))
+}
+
 #[test]
 fn libraries_come_follow_the_driver_and_go() {
     if !able() {
@@ -99,12 +107,7 @@ fn nothing_of_the_operators_is_touched() {
 
 #[test]
 fn what_somebody_else_needs_stays_and_is_theirs() {
-    if !able() {
-        return;
-    }
-    let (machine, archive) = (Machine::new(), ubuntu());
-    machine.source(&archive.line());
-    machine.libraries("550.163.01").unwrap();
+    let Some((machine, archive)) = with_libraries() else { return };
     machine.dpkg(&archive.deb("operators-own 1 nvidia-kernel-common-550"));
     machine.remove(&[Purpose::Libraries]).unwrap();
     let left = ["nvidia-kernel-common-550=550.163.01-0ubuntu1", "operators-own=1"];
@@ -114,12 +117,7 @@ fn what_somebody_else_needs_stays_and_is_theirs() {
 
 #[test]
 fn nothing_is_exchanged_for_what_goes() {
-    if !able() {
-        return;
-    }
-    let (machine, archive) = (Machine::new(), ubuntu());
-    machine.source(&archive.line());
-    machine.libraries("550.163.01").unwrap();
+    let Some((machine, archive)) = with_libraries() else { return };
     machine.dpkg(&archive.deb("operators-own 1 nvidia-kernel-common-550"));
     // apt would upgrade it to one that does without.
     archive.deb("operators-own 2");
@@ -132,12 +130,7 @@ fn nothing_is_exchanged_for_what_goes() {
 
 #[test]
 fn what_something_needs_one_of_stays() {
-    if !able() {
-        return;
-    }
-    let (machine, archive) = (Machine::new(), ubuntu());
-    machine.source(&archive.line());
-    machine.libraries("550.163.01").unwrap();
+    let Some((machine, archive)) = with_libraries() else { return };
     machine.dpkg(&archive.deb("operators-own 1 nvidia-kernel-common-550 | ocl-icd"));
     machine.remove(&[Purpose::Libraries]).unwrap();
     assert_eq!(machine.installed(), ["ocl-icd=2.3.1", "operators-own=1"], "each is free, not both");
