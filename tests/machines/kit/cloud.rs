@@ -233,7 +233,8 @@ impl Drop for Cloud {
 pub fn run(command: &mut Command) -> String {
     let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let (stdout, stderr) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    assert!(out.status.success(), "{command:?}: {}\n{stdout}\n{stderr}", out.status);
+    // What it said comes first: a log of a failure may be cut behind its first lines.
+    assert!(out.status.success(), "{}\n{stdout}\n{}: {command:?}", stderr.trim_end(), out.status);
     stdout.into_owned()
 }
 
