@@ -127,6 +127,8 @@ pub enum Step {
     Install(Order),
     /// Remove a version that nothing needs.
     RemoveVersion(Version),
+    /// Remove what interrupted installations left.
+    TidyInstallations,
     /// Let the services start this version from now on.
     Switch {
         /// The new one.
@@ -200,6 +202,8 @@ pub enum Step {
         /// Keys and values, none of them secret.
         values: Bag,
     },
+    /// Let the charm look again after this time, whatever Juju has to tell by then.
+    Wake(Duration),
     /// Open a port.
     OpenPort(String),
     /// Close a port.
@@ -250,6 +254,7 @@ impl fmt::Display for Step {
                 None => write!(f, "install from {}", origin(&order.source)),
             },
             Step::RemoveVersion(version) => write!(f, "remove version {version}"),
+            Step::TidyInstallations => write!(f, "remove parts of versions"),
             Step::Switch { to, previous: None } => write!(f, "switch to {to}"),
             Step::Switch { to, previous: Some(old) } => write!(f, "switch to {to}, keep {old}"),
             Step::MarkFailed(failed) => write!(f, "mark {} as failed", failed.version),
@@ -280,6 +285,7 @@ impl fmt::Display for Step {
                 let keys: Vec<&str> = values.keys().map(String::as_str).collect();
                 write!(f, "publish {relation}{side}: {}", keys.join(" "))
             }
+            Step::Wake(after) => write!(f, "look again in {} s", after.as_secs()),
             Step::OpenPort(port) => write!(f, "open {port}"),
             Step::ClosePort(port) => write!(f, "close {port}"),
             Step::TellVersion(version) => write!(f, "tell version {version}"),

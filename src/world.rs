@@ -166,6 +166,8 @@ pub struct Machine {
     pub dns_port_taken: bool,
     /// Leftovers of this charm on a machine that it is about to leave.
     pub leftovers: Vec<String>,
+    /// There are parts of downloads or of versions.
+    pub half_installed: bool,
     /// What a killed hook did not get to move into its place, private keys among it.
     pub unfinished: Vec<String>,
 }

@@ -45,6 +45,7 @@ enum Happening {
     LostFile(&'static str),
     ForeignEdit(&'static str),
     Drained(bool),
+    PartsOfVersions,
 }
 
 /// Which version was seen working is known from nowhere else: who loses that loses the way back to it.
@@ -82,6 +83,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         prop::sample::select(written_anew()).prop_map(LostFile),
         prop::sample::select(written_anew()).prop_map(ForeignEdit),
         any::<bool>().prop_map(Drained),
+        Just(PartsOfVersions),
     ]
 }
 
@@ -152,6 +154,7 @@ fn accident(mut unit: TestUnit, what: &Happening) -> TestUnit {
             }
         }
         Happening::Lacks(_) => {}
+        Happening::PartsOfVersions => machine.half_installed = true,
         Happening::Drained(true) => {
             let root = concourse_ci_machine::host::fs::Owner { uid: 0, gid: 0 };
             let note =

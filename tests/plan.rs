@@ -13,7 +13,7 @@ mod pause;
 mod untagged;
 
 use concourse_ci_machine::event::Goal;
-use concourse_ci_machine::world::Override;
+use concourse_ci_machine::world::{Concern, Override};
 use insta::assert_snapshot;
 use kit::unit::{KEYS, TestUnit};
 
@@ -228,6 +228,17 @@ fn a_version_that_does_not_come_up_is_left_again() {
     ");
     assert_snapshot!(unit.status(), @"blocked: Concourse 8.2.6 did not come up, 8.2.5 runs (Web did not come up); set concourse-version=8.2.5, or try again with update-concourse-version");
     assert_eq!(unit.plan(), "nothing");
+}
+
+#[test]
+fn parts_of_a_download_stay_for_as_long_as_it_is_wanted() {
+    let mut unit = TestUnit::worker_unit().config("concourse-version", "8.2.6");
+    unit.world.machine.half_installed = true;
+    unit.world.troubles.insert(Concern::Install, "Mirror away".into());
+    assert_eq!(unit.plan(), "nothing");
+    let mut unit = unit.config("concourse-version", "8.2.5");
+    unit.world.troubles.clear();
+    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"remove parts of versions");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::event::{Context, bare_secret_id};
 use crate::host::cmd::cmd;
 use crate::host::fs::{self, Owner, Root};
 use crate::install;
-use crate::juju::tools;
+use crate::juju::{self, tools};
 use crate::observe::{RECORD, Session};
 use crate::parse::Version;
 use crate::paths;
@@ -77,6 +77,7 @@ impl Applier<'_> {
             }
             Step::Install(order) => return self.install(order),
             Step::RemoveVersion(version) => drop(install::remove_version(self.root, version)?),
+            Step::TidyInstallations => install::clean_leftovers(self.root)?,
             Step::Switch { to, previous } => self.switch(to, previous.as_ref())?,
             Step::MarkFailed(failed) => self.mark_failed(failed)?,
             Step::MarkWanted(wish) => self.write_json(paths::OVERRIDE, wish)?,
@@ -133,6 +134,7 @@ impl Applier<'_> {
             Step::Migrate(schema) => return web::migrate(*schema),
             Step::Prune(names) => return self.prune(names),
             Step::Publish { relation, app, values } => self.publish(relation, *app, values)?,
+            Step::Wake(after) => juju::exec::later(&self.world.unit.to_string(), *after)?,
             Step::OpenPort(port) => return self.port(port, true),
             Step::ClosePort(port) => return self.port(port, false),
             Step::TellVersion(version) => {

@@ -7,6 +7,7 @@
 use super::decide::Report;
 use crate::host::cmd::{cmd, tail};
 use crate::host::fs::{Root, read};
+use crate::juju::exec::HOOK;
 use crate::paths;
 use anyhow::{Result, bail};
 use std::time::Duration;
@@ -46,10 +47,9 @@ pub fn tell(root: &Root, patience: Duration) -> Result<String> {
     bail!("it changed all the time")
 }
 
-/// As Juju would run a hook in which nothing happened. Our program is gone where a hook before it switched GPUs off.
+/// Our program is gone where a hook before it switched GPUs off.
 fn script() -> String {
-    let hook = "JUJU_DISPATCH_PATH=hooks/update-status exec \"$JUJU_CHARM_DIR/dispatch\"";
-    format!("if {} news; then {hook}; fi", paths::GPU_PROGRAM)
+    format!("if {} news; then {HOOK}; fi", paths::GPU_PROGRAM)
 }
 
 /// The unit that this machine belongs to, while Juju has it here.

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use store::{
-    Installed, Origin, ResourceStamp, clean_leftovers, in_use, installed, remove_version, resource_stamp,
+    Installed, Origin, ResourceStamp, clean_leftovers, has_leftovers, in_use, installed, remove_version, resource_stamp,
     version_dir,
 };
 

@@ -2,7 +2,7 @@
 //!
 //! A name that starts with a dot is on its way in (`.staging-…`) or out (`.old-…`) and is never taken for a version.
 
-use super::{Order, Source, downloads, part, read_json, sync_dir};
+use super::{Order, Source, downloads, memo, part, read_json, sync_dir};
 use crate::host::fs::{self, Root};
 use crate::parse::Version;
 use anyhow::{Context, Result};
@@ -153,6 +153,18 @@ pub fn remove_version(root: &Root, version: &Version) -> Result<bool> {
         sweep(root)?;
     }
     Ok(true)
+}
+
+/// Whether an interrupted installation has left something that [`clean_leftovers`] would remove.
+///
+/// # Errors
+/// A directory is there and can't be read.
+pub fn has_leftovers(root: &Root) -> Result<bool> {
+    let half = |entry: &DirEntry| {
+        entry.file_name().to_string_lossy().starts_with('.') && !dir_in_use(&entry.path())
+    };
+    let part = |entry: &DirEntry| entry.file_name() != memo::NAME;
+    Ok(entries(&versions(root))?.iter().any(half) || entries(&downloads(root))?.iter().any(part))
 }
 
 /// Removes what interrupted installations left: call it when no order is open.

@@ -97,6 +97,7 @@ pub fn machine(root: &Root, memory: &Memory) -> Result<Machine> {
             .filter(|path| root.path(path).symlink_metadata().is_ok())
             .map(|path| (*path).to_owned())
             .collect(),
+        half_installed: install::has_leftovers(root)?,
         unfinished: paths::WRITTEN.iter().flat_map(|dir| unfinished(root, dir)).collect(),
     })
 }

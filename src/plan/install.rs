@@ -132,6 +132,9 @@ pub fn cleanup(world: &World) -> Vec<Step> {
     let Wanted::Exactly(wanted) = wanted(world) else { return vec![] };
     let from_resource =
         |origin: &Origin| machine.resource.as_ref().is_some_and(|s| origin.stamps.contains(s));
+    // What has begun is gone on with for as long as it is wanted.
+    let open = machine.current.as_ref() != Some(&wanted) || world.troubles.contains_key(&Concern::Install);
+    let tidy = (machine.half_installed && !open).then_some(Step::TidyInstallations);
     machine
         .installed
         .iter()
@@ -140,5 +143,6 @@ pub fn cleanup(world: &World) -> Vec<Step> {
         })
         .filter(|i| i.version != wanted && !machine.in_use.contains(&i.version) && !from_resource(&i.origin))
         .map(|i| Step::RemoveVersion(i.version.clone()))
+        .chain(tidy)
         .collect()
 }

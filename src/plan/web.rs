@@ -4,7 +4,7 @@ use super::{pause, removals, writes};
 use crate::parse::Moment;
 use crate::paths;
 use crate::step::{File, FileOwner, Level, Status, Step};
-use crate::view::pause::before_restart;
+use crate::view::pause::{PATIENCE, asked, before_restart};
 use crate::view::roles::roles;
 use crate::view::web::{files, start_digest, text_digest};
 use crate::view::workers::{names, workers};
@@ -54,6 +54,8 @@ pub fn steps(world: &World) -> Web {
     if (down || !right) && !tried {
         let ask = before_restart(world);
         if ask.is_some() {
+            // A worker that never answers is no event. Twice, after a hook that failed, does no harm.
+            steps.extend(asked(world).is_none().then_some(Step::Wake(PATIENCE)));
             return Web { steps, ask };
         }
         if world.machine.web.is_some() {

@@ -22,7 +22,7 @@ pub const ANSWER: &str = "paused";
 
 /// A worker that has not answered in this time may never do so, and those that did come back by themselves 25 s after
 /// they stopped.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The ask that has to stand before this web node, which runs and is wanted otherwise, may be restarted; `None`: now.
 pub fn before_restart(world: &World) -> Option<Moment> {

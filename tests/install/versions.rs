@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use concourse_ci_machine::install::{
-    Source, clean_leftovers, in_use, installed, remove_version, resource_stamp, version_dir,
+    Source, clean_leftovers, has_leftovers, in_use, installed, remove_version, resource_stamp, version_dir,
 };
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -132,6 +132,7 @@ fn what_runs_stays_until_it_ends() {
     assert_eq!(m.install(&from_file("8.2.5", &path)), Ok(v("8.2.5")));
     assert!(!in_use(&m.root, &v("8.2.5")));
     assert_eq!(m.list("versions"), [".old-8.2.5-0", "8.2.5"]);
+    assert!(!has_leftovers(&m.root).unwrap(), "nothing that could go");
     clean_leftovers(&m.root).unwrap();
     assert!(m.opt("versions/.old-8.2.5-0/bin/containerd-shim").exists());
     assert!(running.0.try_wait().unwrap().is_none());
@@ -253,13 +254,16 @@ fn leftovers_go_and_a_bare_machine_stays_bare() {
     let m = Machine::new();
     clean_leftovers(&m.root).unwrap();
     assert!(!m.opt("").exists());
+    assert!(!has_leftovers(&m.root).unwrap());
     for dir in ["versions/.staging-a/bin", "versions/.old-8.2.5-0", "versions/8.2.5", "downloads"] {
         fs::create_dir_all(m.opt(dir)).unwrap();
     }
     fs::write(m.opt("downloads/x.tgz.part"), "x").unwrap();
     fs::write(m.opt("downloads/x.tgz.json"), "{}").unwrap();
+    assert!(has_leftovers(&m.root).unwrap());
 
     clean_leftovers(&m.root).unwrap();
+    assert!(!has_leftovers(&m.root).unwrap());
 
     assert_eq!(m.list("versions"), ["8.2.5"]);
     assert_eq!(m.list("downloads"), [""; 0]);

@@ -134,6 +134,7 @@ impl Model {
                     sha256: String::new(),
                 });
             }
+            Step::TidyInstallations => machine.half_installed = false,
             Step::RemoveVersion(version) => machine.installed.retain(|i| i.version != *version),
             Step::Switch { to, previous } => {
                 machine.current = Some(to.clone());
@@ -208,7 +209,7 @@ impl Model {
             Step::OpenPort(port) => drop(world.record.ports.insert(port.clone()).then_some(())),
             Step::ClosePort(port) => drop(world.record.ports.remove(port).then_some(())),
             Step::TellVersion(version) => world.record.version = Some(version.clone()),
-            Step::Say(_) | Step::RemoveEmptyDir(_) | Step::ForgetWorker(_) => {}
+            Step::Say(_) | Step::Wake(_) | Step::RemoveEmptyDir(_) | Step::ForgetWorker(_) => {}
             Step::EndContainers(workers) => {
                 machine.containers.retain(|worker| !workers.contains(worker));
                 assert!(

@@ -19,6 +19,7 @@ fn a_web_node_asks_and_restarts_with_the_last_answer() {
     let mut unit = TestUnit::web().worker("gpu/0", KEYS[1]).settled().database("n3w");
     assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
     write /etc/concourse/web.env 640 RootConcourse
+    look again in 20 s
     publish web-tsa:3: pause
     publish web-tsa:6: pause
     ");
@@ -226,6 +227,7 @@ fn peers_do_the_same() {
     web = web.settled().database("n3w");
     assert_snapshot!(web.plan(), @"
     write /etc/concourse/web.env 640 RootConcourse
+    look again in 20 s
     publish concourse-peer:0: pause
     ");
     let asks: &[(&str, &str)] = &[("tsa-host", "10.0.0.5:2222"), ("tsa-public-key", KEYS[1])];
@@ -248,7 +250,10 @@ fn actions_say_that_it_takes_a_moment() {
     let mut unit = TestUnit::web();
     let restart = Action::parse("restart-services", &serde_json::Map::new()).unwrap();
     act(&mut unit, &restart);
-    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"publish web-tsa:6: pause");
+    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
+    look again in 20 s
+    publish web-tsa:6: pause
+    ");
     assert_snapshot!(answer(&restart, &unit.world).results["message"], @"The web node restarts as soon as its workers have paused, so that no output of builds is lost: see the unit's status");
     let mut unit = unit.answered("1000");
     assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
@@ -312,6 +317,7 @@ fn the_worker_beside_a_web_node_that_waits_goes_on_as_it_is() {
     unit = unit.config("log-level", "debug");
     assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
     write /etc/concourse/web.env 640 RootConcourse
+    look again in 20 s
     publish web-tsa:3: pause
     ");
     let mut unit = unit.answered("1000");
