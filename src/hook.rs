@@ -11,6 +11,7 @@ use crate::paths;
 use crate::plan::plan;
 use crate::status::status;
 use crate::step::Step;
+use crate::view::gpu::told;
 use crate::world::World;
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
@@ -37,7 +38,7 @@ pub fn run(root: &Root, context: &Context) -> Result<()> {
     let done = match &context.event {
         Event::Action(name) => action(root, context, &mut session, name),
         event => reconcile(root, context, &mut session, event.goal())
-            .and_then(|world| report(event.goal(), &world)),
+            .and_then(|world| report(root, event.goal(), &world)),
     };
     if done.is_err() {
         // Juju takes back what this hook wrote to it, secrets among it: they are read again.
@@ -87,10 +88,14 @@ fn apply(root: &Root, context: &Context, session: &mut Session, world: &World, s
 }
 
 /// The end of a unit's life has no status of its own: Juju sets one.
-fn report(goal: Goal, world: &World) -> Result<()> {
+fn report(root: &Root, goal: Goal, world: &World) -> Result<()> {
     if goal == Goal::Run {
         let status = status(world);
         tools::status_set(status.level.word(), &status.message)?;
+        // After it was told, and not before: a hook that is cut off here is made good by another one.
+        if let Some(told) = told(world) {
+            fs::write_atomic(&root.path(paths::GPU_TOLD), told.as_bytes(), 0o644, None)?;
+        }
     }
     Ok(())
 }
@@ -107,7 +112,7 @@ fn action(root: &Root, context: &Context, session: &mut Session, name: &str) -> 
         Ok(steps) => {
             apply(root, context, session, &before, &steps)?;
             let after = reconcile(root, context, session, Goal::Run)?;
-            report(Goal::Run, &after)?;
+            report(root, Goal::Run, &after)?;
             actions::answer(&action, &after)
         }
     };

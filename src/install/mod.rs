@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use store::{
-    Installed, Origin, ResourceStamp, clean_leftovers, has_leftovers, in_use, installed, remove_version, resource_stamp,
-    version_dir,
+    Installed, Origin, ResourceStamp, clean_leftovers, has_leftovers, in_use, installed, remove_version,
+    resource_stamp, version_dir,
 };
 
 /// What is to be installed.

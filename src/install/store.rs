@@ -160,9 +160,8 @@ pub fn remove_version(root: &Root, version: &Version) -> Result<bool> {
 /// # Errors
 /// A directory is there and can't be read.
 pub fn has_leftovers(root: &Root) -> Result<bool> {
-    let half = |entry: &DirEntry| {
-        entry.file_name().to_string_lossy().starts_with('.') && !dir_in_use(&entry.path())
-    };
+    let half =
+        |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with('.') && !dir_in_use(&entry.path());
     let part = |entry: &DirEntry| entry.file_name() != memo::NAME;
     Ok(entries(&versions(root))?.iter().any(half) || entries(&downloads(root))?.iter().any(part))
 }

@@ -3,7 +3,7 @@
 use super::{removals, writes};
 use crate::paths;
 use crate::step::Step;
-use crate::view::gpu::{files, report, told};
+use crate::view::gpu::{files, report};
 use crate::world::{Concern, World};
 
 /// Brings the program that looks to where it should be, or away.
@@ -19,9 +19,6 @@ pub fn steps(world: &World) -> Vec<Step> {
     let answered = steps.is_empty() && report(world).is_some();
     if !answered && !world.troubles.contains_key(&Concern::Gpus) {
         steps.push(Step::LookAtGpus);
-    }
-    if answered {
-        steps.extend(writes(world, told(world).as_slice()));
     }
     steps
 }

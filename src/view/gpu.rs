@@ -66,10 +66,13 @@ pub fn policy(world: &World) -> Option<Gpus> {
     Some(Gpus { access: wanted.access, units: None, devices: paths::GPU_DEVICES.into(), leases })
 }
 
-/// What this hook tells of GPUs: `concourse-gpu tell` lets another one run when that is no longer true.
-pub fn told(world: &World) -> Option<File> {
-    let text = report(world)?.telling();
-    Some(File { path: paths::GPU_TOLD.into(), text, mode: 0o644, owner: FileOwner::Root })
+/// What a hook tells of GPUs by this world, if [`paths::GPU_TOLD`] does not say so yet: `concourse-gpu tell` lets another
+/// one run when that is no longer true.
+pub fn told(world: &World) -> Option<String> {
+    wanted(world)?;
+    report(world)
+        .map(|report| report.telling())
+        .filter(|telling| world.file(paths::GPU_TOLD) != Some(telling))
 }
 
 /// What the program that looks reads and is started by; `None`: it is not wanted.

@@ -14,6 +14,7 @@ use concourse_ci_machine::parse::Version;
 use concourse_ci_machine::paths;
 use concourse_ci_machine::plan::plan;
 use concourse_ci_machine::step::{FileOwner, SecretSource, Step};
+use concourse_ci_machine::view::gpu::told;
 use concourse_ci_machine::world::{Concern, FileOnDisk, Machine, Role, WebInfo, Worker, World};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -48,6 +49,9 @@ impl Model {
             let steps = plan(goal, world);
             if steps.is_empty() {
                 world.committed = world.record.clone();
+                if let Some(told) = told(world).filter(|_| goal == Goal::Run) {
+                    put(world, paths::GPU_TOLD, &told, 0o644, Owner { uid: 0, gid: 0 });
+                }
                 return plans;
             }
             plans.push(steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));

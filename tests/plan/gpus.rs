@@ -7,6 +7,7 @@ use concourse_ci_machine::gpu::ladder::{Ladder, Rung, State};
 use concourse_ci_machine::gpu::trial::{Outcome, Verdict, fingerprint};
 use concourse_ci_machine::oci::devices::{Devices, Vendor};
 use concourse_ci_machine::oci::lease::shown::{Shown, ShownLease, ShownUnit, ShownWaiter};
+use concourse_ci_machine::paths;
 use insta::assert_snapshot;
 use serde_json::Map;
 
@@ -29,7 +30,6 @@ fn they_are_looked_at_and_told() {
     watch GPUs
     look at GPUs
     --
-    write /var/lib/concourse/charm/gpus-told.json 644 Root
     write /etc/systemd/system/concourse-worker.service.d/10-charm.conf 644 Root
     write /etc/concourse/worker.env 600 Root
     daemon-reload
@@ -110,12 +110,13 @@ fn what_changed_between_two_hooks_is_noted_as_told_with_the_worker_restarted() {
     let report = unit.world.machine.gpus.as_mut().unwrap();
     (report.summary, report.tags) = (Some("GPU: 1x NVIDIA".into()), vec!["gpu".into()]);
     assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
-    write /var/lib/concourse/charm/gpus-told.json 644 Root
     write /etc/concourse/worker.env 600 Root
     say maintenance: Restarting the worker...
     restart concourse-worker.service
     ");
     assert_snapshot!(unit.status(), @"active: Worker ready (GPU: 1x NVIDIA)");
+    let noted = &unit.world.machine.files[paths::GPU_TOLD].text;
+    assert_snapshot!(noted, @r#"{"blocked":null,"status":"GPU: 1x NVIDIA","tags":["gpu"]}"#);
     unit.world.machine.gpus.as_mut().unwrap().notes.push("a note is for gpu-diagnose".into());
     assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"");
 }

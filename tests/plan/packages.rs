@@ -31,14 +31,12 @@ fn libraries_are_installed_when_all_else_is_done() {
     --
     look at GPUs
     --
-    write /var/lib/concourse/charm/gpus-told.json 644 Root
     write /etc/concourse/worker.env 600 Root
     --
     say maintenance: Installing NVIDIA's libraries 550.163.01...
     install NVIDIA's libraries 550.163.01
     look at GPUs
     --
-    write /var/lib/concourse/charm/gpus-told.json 644 Root
     write /etc/concourse/worker.env 600 Root
     ");
     assert_snapshot!(unit.status(), @"active: Worker ready (GPU: 2x NVIDIA)");
@@ -53,7 +51,6 @@ fn what_cant_be_had_is_said_and_stops_nothing() {
     assert_snapshot!(model.hook(&mut unit.world, Goal::Run).join("\n--\n"), @"
     look at GPUs
     --
-    write /var/lib/concourse/charm/gpus-told.json 644 Root
     write /etc/concourse/worker.env 600 Root
     say maintenance: Restarting the worker...
     restart concourse-worker.service
@@ -79,7 +76,6 @@ fn drivers_are_for_who_asks_and_wait_for_a_restart_if_they_must() {
     assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
     look at GPUs
     --
-    write /var/lib/concourse/charm/gpus-told.json 644 Root
     write /etc/concourse/worker.env 600 Root
     say maintenance: Restarting the worker...
     restart concourse-worker.service
