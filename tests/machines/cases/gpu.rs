@@ -134,7 +134,7 @@ fn tested(cloud: &Cloud, machine: &str, unit: &str) {
 
 fn nothing_left(cloud: &Cloud, machine: &str) {
     let left = "ls -d /var/lib/concourse/gpu-test /run/containerd/io.containerd.runtime.v2.task/concourse/gpu-test* 2>/dev/null; \
-        systemctl list-units --all --plain --no-legend 'concourse-gpu-test*'; find /sys/fs/cgroup -name 'gpu-test-*'";
+        systemctl list-units --all --plain --no-legend 'concourse-gpu-test*'; find /sys/fs/cgroup -name 'gpu-test-*' -ignore_readdir_race";
     assert_eq!(cloud.exec(machine, left), "");
 }
 
