@@ -16,7 +16,7 @@ const LAYERS: [(&str, u8, bool); 23] = [
     ("status", 3, true),
     ("plan", 4, true),
     ("view", 5, true),
-    ("render", 5, true),
+    ("render", 6, true),
     ("step", 6, true),
     ("world", 7, true),
     ("juju", 8, false),

@@ -3,14 +3,35 @@
 use super::env::EnvFile;
 use super::proxies;
 use crate::config::{Config, Side, settings_for};
-use crate::parse::Secret;
+use crate::parse::{HostPort, Secret};
 use crate::paths;
-use crate::view::database::Postgres;
-use crate::view::tsa::TSA_PORT;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-pub use crate::config::METRICS_PORT;
+pub use crate::config::{METRICS_PORT, TSA_PORT};
+
+/// How to connect to PostgreSQL.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Postgres {
+    /// Servers, the primary first.
+    pub hosts: Vec<HostPort>,
+    /// User.
+    pub user: String,
+    /// Password.
+    pub password: String,
+    /// Database.
+    pub database: String,
+    /// CA certificates in PEM, if the connection is to be encrypted and checked.
+    pub ca: Option<String>,
+    /// Whether the server speaks TLS.
+    pub tls: bool,
+}
+
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}@{:?}/{} (tls {})", self.user, self.hosts, self.database, self.tls)
+    }
+}
 
 /// All that the settings depend on.
 pub struct WebInput<'a> {

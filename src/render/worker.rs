@@ -3,12 +3,22 @@
 use super::env::EnvFile;
 use super::proxies;
 use crate::config::{Config, Side, settings_for};
-use crate::parse::{Secret, Tag};
+use crate::parse::{HostPort, PublicKey, Secret, Tag, Version};
 use crate::paths;
-use crate::view::tsa::Tsa;
 use crate::world::{Volumes, Worker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+
+/// One web node's registration service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tsa {
+    /// Where it listens.
+    pub host: HostPort,
+    /// The key that proves it.
+    pub key: PublicKey,
+    /// What its web node runs.
+    pub version: Option<Version>,
+}
 
 /// All that the settings depend on.
 pub struct WorkerInput<'a> {

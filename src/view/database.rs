@@ -2,6 +2,7 @@
 
 use crate::juju::tools::Bag;
 use crate::parse::HostPort;
+use crate::render::web::Postgres;
 use crate::world::World;
 
 /// Name of the database that the charm asks for.
@@ -20,29 +21,6 @@ pub enum Database {
     Bad(String),
     /// All that is needed to connect.
     Ready(Box<Postgres>),
-}
-
-/// How to connect to PostgreSQL.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Postgres {
-    /// Servers, the primary first.
-    pub hosts: Vec<HostPort>,
-    /// User.
-    pub user: String,
-    /// Password.
-    pub password: String,
-    /// Database.
-    pub database: String,
-    /// CA certificates in PEM, if the connection is to be encrypted and checked.
-    pub ca: Option<String>,
-    /// Whether the server speaks TLS.
-    pub tls: bool,
-}
-
-impl std::fmt::Debug for Postgres {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}@{:?}/{} (tls {})", self.user, self.hosts, self.database, self.tls)
-    }
 }
 
 /// Reads the relation that there is.

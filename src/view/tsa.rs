@@ -3,22 +3,11 @@
 use super::pause::ask;
 use super::roles::{peers_exchange, roles};
 use crate::juju::tools::Bag;
-use crate::parse::{HostPort, PublicKey, Version};
 use crate::paths;
 use crate::world::World;
 
 pub use crate::config::TSA_PORT;
-
-/// One web node's registration service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tsa {
-    /// Where it listens.
-    pub host: HostPort,
-    /// The key that proves it.
-    pub key: PublicKey,
-    /// What its web node runs.
-    pub version: Option<Version>,
-}
+pub use crate::render::worker::Tsa;
 
 /// What the relation says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
