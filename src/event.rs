@@ -70,7 +70,7 @@ pub enum Phase {
 pub enum Goal {
     /// Be what the options and relations say.
     Run,
-    /// The unit is about to go: land the worker, keep everything.
+    /// The unit is about to go: its worker retires, files stay.
     Stop,
     /// The unit goes: leave a clean machine.
     Remove,

@@ -131,15 +131,19 @@ fn keep(root: &Root, context: &Context, session: &mut Session) -> Result<()> {
     if context.event.goal() == Goal::Remove {
         return Ok(());
     }
+    let mut memory = session.memory.clone();
+    if !session.replaced.is_empty() {
+        Rc::make_mut(&mut memory).secrets.retain(|id, _| !session.replaced.contains(id));
+    }
     // The same one is equal without a look inside.
-    if matches!(&session.kept, Kept::Memory(kept) if *kept == session.memory) {
+    if matches!(&session.kept, Kept::Memory(kept) if *kept == memory) {
         return Ok(());
     }
-    let text = serde_json::to_string(&*session.memory)?;
+    let text = serde_json::to_string(&*memory)?;
     if !matches!(&session.kept, Kept::Text(kept) if *kept == text) {
         fs::write_atomic(&root.path(paths::MEMORY), text.as_bytes(), 0o600, None)?;
     }
-    session.kept = Kept::Memory(session.memory.clone());
+    session.kept = Kept::Memory(memory);
     Ok(())
 }
 

@@ -2,9 +2,13 @@
 
 #![allow(clippy::missing_panics_doc, missing_docs)]
 
+#[path = "plan/actions.rs"]
+mod actions;
 #[path = "plan/gpus.rs"]
 mod gpus;
 mod kit;
+#[path = "plan/outside.rs"]
+mod outside;
 #[path = "plan/packages.rs"]
 mod packages;
 #[path = "plan/pause.rs"]

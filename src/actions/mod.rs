@@ -5,12 +5,14 @@ mod gpus;
 
 use crate::gpu::export::Format;
 use crate::gpu::trial::Asked;
+use crate::juju::memory::PEERS;
 use crate::juju::tools::Bag;
 use crate::parse::{Secret, TimeLimit, Version};
 use crate::paths;
 use crate::plan::worker::{FAREWELL, ending};
 use crate::render::web::external_url;
-use crate::step::{Farewell, File, FileOwner, KeyKind, SecretSource, Step};
+use crate::step::{Farewell, KeyKind, SecretSource, Step};
+use crate::view::drain;
 use crate::view::pause::{asked, waits};
 use crate::view::roles::roles;
 use crate::view::secrets::{KEYS, admin_password};
@@ -161,10 +163,7 @@ pub fn steps(action: &Action, world: &World) -> Result<Vec<Step>, String> {
         Action::Drain(patience) => {
             worker_only()?;
             not_paused(world)?;
-            let note = "An operator drained the worker; the action resume removes this file.\n";
-            let file =
-                File { path: paths::DRAINED.into(), text: note.into(), mode: 0o644, owner: FileOwner::Root };
-            let mut steps = vec![Step::Write(file)];
+            let mut steps = vec![Step::Write(drain::note(world.now, *patience))];
             let workers = running(world);
             if !workers.is_empty() {
                 let end = Step::EndContainers(ending(world, &workers));
@@ -250,8 +249,12 @@ fn rotate(world: &World) -> Result<Vec<Step>, String> {
         if !world.leader {
             return Err("The web nodes share their keys: run it on the leader".into());
         }
-        let (relation, _) = world.memory.one("concourse-peer").ok_or("The peer relation is not there yet")?;
-        let revision: u64 = world.peer_app_value(KEYS_REVISION).and_then(|r| r.parse().ok()).unwrap_or(0);
+        let (relation, read) = world.memory.one(PEERS).ok_or("The peer relation is not there yet")?;
+        // What this unit wrote may be newer than what it has read, as Juju does not tell it of its own writes; and what
+        // another leader wrote may be newer than both.
+        let bags = [Some(&read.app_bag), world.record.app_bags.get(relation)].into_iter().flatten();
+        let told = bags.filter_map(|bag| bag.get(KEYS_REVISION)?.parse::<u64>().ok());
+        let revision = told.max().unwrap_or(0);
         steps.extend([gone(paths::HOST_KEY), gone(paths::HOST_KEY_PUB), gone(paths::SESSION_KEY)]);
         steps.push(Step::GenerateKey(KeyKind::Ssh, paths::HOST_KEY));
         steps.push(Step::GenerateKey(KeyKind::Rsa, paths::SESSION_KEY));
@@ -305,7 +308,13 @@ pub fn answer(action: &Action, world: &World) -> Answer {
             }
             None => Answer::failed("Concourse is not installed yet: see the unit's status".into()),
         },
-        Action::Drain(_) => Answer::says(&[("message", "The worker is drained; resume brings it back")]),
+        Action::Drain(patience) => {
+            let ended = format!("builds that had not ended in {} s were ended", patience.as_secs());
+            Answer::says(&[(
+                "message",
+                &format!("The worker is drained, and {ended}; resume brings it back"),
+            )])
+        }
         Action::Resume => Answer::says(&[(
             "message",
             if !world.machine.connected.is_empty() { "The worker is back" } else { "The worker starts" },

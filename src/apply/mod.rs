@@ -94,7 +94,9 @@ impl Applier<'_> {
                 let content = keys::content(self.root, *content)?;
                 tools::secret_set(id, &content)?;
                 // Reading it back would give the revision that this unit is used to.
-                Rc::make_mut(&mut self.session.memory).secrets.insert(bare_secret_id(id).to_owned(), content);
+                let id = bare_secret_id(id).to_owned();
+                self.session.replaced.insert(id.clone());
+                Rc::make_mut(&mut self.session.memory).secrets.insert(id, content);
             }
             Step::ProbeVolumes(worker, candidates) => {
                 match volumes::probe(self.root, worker.paths().work_dir, candidates)? {

@@ -96,7 +96,8 @@ pub fn pause(root: &Root, workers: &[Worker]) -> Result<()> {
     }
 }
 
-/// A worker that has had no connection for so long has nobody to say farewell to: it was revoked before it left.
+/// A worker that goes for good and has had no connection for so long has nobody to say farewell to: it was revoked
+/// before it left.
 const CUT_OFF: Duration = Duration::from_secs(10);
 
 /// Tells workers to land or retire, lets their builds end, and stops what is left of them after that time.
@@ -111,17 +112,22 @@ pub fn leave(
         Farewell::Land => "SIGUSR1",
         Farewell::Retire => "SIGUSR2",
     };
+    let tell = |role: Role| -> Result<bool> {
+        let args = ["kill", "--kill-who=main", "--signal", signal, role.unit()];
+        Ok(cmd("systemctl").args(args).output()?.status.success())
+    };
     let mut told = vec![];
     for role in workers.iter().map(|worker| worker.role()) {
         // A worker that is just between two starts has nobody to be told; then stopping is all there is.
-        let args = ["kill", "--kill-who=main", "--signal", signal, role.unit()];
-        if cmd("systemctl").args(args).output()?.status.success() {
+        if tell(role)? {
             told.push(role);
         }
     }
     let end = Instant::now() + patience;
     let mut linked = Instant::now();
-    while Instant::now() < end && linked.elapsed() < CUT_OFF {
+    let mut away = false;
+    // Builds of a worker that lands go on without a web node as well, and it may come back.
+    while Instant::now() < end && (how == Farewell::Land || linked.elapsed() < CUT_OFF) {
         let services = services(root)?;
         let runs = |role: &Role| services.get(role).is_some_and(|s| s.active || s.changing);
         if !told.iter().any(runs) {
@@ -129,7 +135,12 @@ pub fn leave(
         }
         if is_linked(root, links)? {
             linked = Instant::now();
+            // A web node that was away may not have heard it, and would go on giving out work.
+            for role in told.iter().filter(|role| away && runs(role)) {
+                tell(*role)?;
+            }
         }
+        away = linked.elapsed() > PAUSE * 2;
         sleep(PAUSE);
     }
     workers.iter().try_for_each(|worker| stop(worker.role()))

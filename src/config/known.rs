@@ -59,6 +59,7 @@ static KNOWN: LazyLock<BTreeMap<&str, Setting>> = LazyLock::new(|| {
 const OWN: &[(&str, &str)] = &[
     ("ADD_LOCAL_USER", "use the option initial-admin-username"),
     ("BAGGAGECLAIM_DRIVER", "use the option volume-driver"),
+    ("BIND_IP", "web nodes listen on all addresses, workers on their machine's own"),
     ("BIND_PORT", "use the option web-port"),
     ("CONTAINERD_BIN", "the charm starts containerd with its own runtime"),
     ("CONTAINERD_DNS_PROXY_ENABLE", "use the option containerd-dns-proxy-enable"),

@@ -29,6 +29,18 @@ use std::net::IpAddr;
 pub const TSA_PORT: u16 = 2222;
 /// Where the web node shows its metrics, if they are enabled.
 pub const METRICS_PORT: u16 = 9391;
+/// Where a web node and its TSA show how they are doing, unless told otherwise.
+const WEB_PORTS: [u16; 2] = [8079, 2221];
+/// What a worker listens on, and Concourse's default.
+pub const WORKER_PORTS: [(&str, u16); 5] = [
+    ("CONCOURSE_BIND_PORT", 7777),
+    ("CONCOURSE_BAGGAGECLAIM_BIND_PORT", 7788),
+    ("CONCOURSE_HEALTHCHECK_BIND_PORT", 8888),
+    ("CONCOURSE_DEBUG_BIND_PORT", 7776),
+    ("CONCOURSE_BAGGAGECLAIM_DEBUG_BIND_PORT", 7787),
+];
+/// From a port of the first worker to that of the second.
+pub const APART: u16 = 10_000;
 
 /// What is wrong with an option, and what to do: `web-port: 70000 is not a port; use 1 to 65535`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,7 +136,9 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
     let download_url = o.optional("concourse-download-url", str::parse);
     let sha256 = o.optional("concourse-sha256", str::parse);
     let metrics = o.flag("enable-metrics");
-    let web_port = o.number("web-port").and_then(|port| o.keep("web-port", usable_port(port, metrics)));
+    let web_port = o
+        .number("web-port")
+        .and_then(|port| o.keep("web-port", usable_port(port, metrics, mode == Some(DeploymentMode::All))));
     let external_url = o.optional("external-url", str::parse);
     let admin = o.parsed("initial-admin-username", str::parse);
     let log_level = o.parsed("log-level", str::parse);
@@ -196,8 +210,12 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
     o.finish(config())
 }
 
-fn usable_port(port: i64, metrics: Option<bool>) -> Result<u16, Invalid> {
+fn usable_port(port: i64, metrics: Option<bool>, beside_worker: bool) -> Result<u16, Invalid> {
+    let of_worker = |port: u16| WORKER_PORTS.iter().any(|(_, own)| [*own, own + APART].contains(&port));
     match u16::try_from(port) {
+        Ok(port) if WEB_PORTS.contains(&port) || (beside_worker && of_worker(port)) => {
+            Err(Invalid::new(format!("{port} is a port of Concourse's own; use another port, such as 8080")))
+        }
         Ok(TSA_PORT) => {
             Err(Invalid::new(format!("{port} is where workers register; use another port, such as 8080")))
         }

@@ -184,6 +184,8 @@ fn problems_say_what_to_do() {
         ("web-port", json!("8080"), "is not a whole number in range; give one".into()),
         ("web-port", json!(u64::MAX), "is not a whole number in range; give one".into()),
         ("web-port", json!(2222), "2222 is where workers register; use another port, such as 8080".into()),
+        ("web-port", json!(8079), "8079 is a port of Concourse's own; use another port, such as 8080".into()),
+        ("web-port", json!(2221), "2221 is a port of Concourse's own; use another port, such as 8080".into()),
         (
             "web-port",
             json!(9391),

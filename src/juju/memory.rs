@@ -18,6 +18,9 @@ use std::net::IpAddr;
 pub const ENDPOINTS: [&str; 6] =
     ["concourse-peer", "web-tsa", "worker-tsa", "database", "postgresql", "monitoring"];
 
+/// The endpoint of the units of this application.
+pub const PEERS: &str = "concourse-peer";
+
 /// Everything read from Juju that only an event can change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,7 +29,7 @@ pub struct Memory {
     pub relations: BTreeMap<String, BTreeMap<String, Relation>>,
     /// Content of secrets by their bare id.
     pub secrets: BTreeMap<String, Bag>,
-    /// This unit's address, as others reach it, by endpoint.
+    /// This unit's address, as others reach it: by a relation's id, and for its [`PEERS`].
     pub addresses: BTreeMap<String, IpAddr>,
     /// The newest options, with the model's proxy, that had no problem: what runs goes on by them.
     pub good_options: Option<(Map<String, Value>, ModelProxy)>,
@@ -113,7 +116,6 @@ impl Memory {
             unit: event.unit.clone().filter(|_| event.phase != Phase::Departed),
             app: event.unit.is_none() || !known,
         });
-        stale.addresses = !known;
     }
 
     /// The name can be known of a unit of this model only: one of another goes by a name made up by Juju.

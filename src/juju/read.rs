@@ -1,6 +1,6 @@
 //! Brings the memory up to date: as few calls as the event allows.
 
-use super::memory::{ENDPOINTS, Memory, Stale};
+use super::memory::{ENDPOINTS, Memory, PEERS, Stale};
 use super::tools;
 use crate::event::{Context, bare_secret_id};
 use anyhow::Result;
@@ -19,19 +19,30 @@ pub fn refresh(memory: &mut Memory, context: &Context, stale: &Stale) -> Result<
                 relation(memory, context, endpoint, id, None, true)?;
             }
         }
-        memory.resource = tools::resource_get("concourse")?;
+        // What was attached once can't be taken away, but a controller may be unable to tell for a while.
+        memory.resource = tools::resource_get("concourse")?.or(memory.resource.take());
     }
     if let Some(of) = &stale.relation {
         relation(memory, context, &of.endpoint, &of.id, of.unit.as_deref(), of.app)?;
     }
-    if stale.everything || stale.addresses {
-        for endpoint in ["web-tsa", "concourse-peer", "monitoring"] {
-            let needed = endpoint == "concourse-peer" || memory.one(endpoint).is_some();
-            match if needed { tools::ingress_address(endpoint)? } else { None } {
-                Some(address) => drop(memory.addresses.insert(endpoint.to_owned(), address)),
-                None if needed => {}
-                None => drop(memory.addresses.remove(endpoint)),
-            }
+    if stale.everything || stale.addresses || stale.relation.is_some() {
+        addresses(memory, stale.everything || stale.addresses)?;
+    }
+    Ok(())
+}
+
+/// This unit's addresses: for its peers, and for the other side of each relation that is told one.
+fn addresses(memory: &mut Memory, again: bool) -> Result<()> {
+    let of = |endpoint: &'static str| memory.of(endpoint).map(move |(id, _)| (endpoint, id.clone()));
+    let told: Vec<_> = of("web-tsa").chain(of("monitoring")).collect();
+    memory.addresses.retain(|key, _| key == PEERS || told.iter().any(|(_, id)| id == key));
+    let relations = told.iter().map(|(endpoint, id)| (*endpoint, Some(id.as_str())));
+    for (endpoint, id) in relations.chain([(PEERS, None)]) {
+        let key = id.unwrap_or(endpoint);
+        if (again || !memory.addresses.contains_key(key))
+            && let Some(address) = tools::ingress_address(endpoint, id)?
+        {
+            memory.addresses.insert(key.to_owned(), address);
         }
     }
     Ok(())
@@ -96,7 +107,7 @@ pub fn secrets(memory: &mut Memory, stale: &Stale, wanted: &[&str]) -> Result<()
         if !moved && memory.secrets.contains_key(key) {
             continue;
         }
-        match tools::secret_get(id, moved)? {
+        match tools::secret_get(id)? {
             Ok(content) => drop(memory.secrets.insert(key.to_owned(), content)),
             Err(tools::Denied) => drop(memory.secrets.remove(key)),
         }

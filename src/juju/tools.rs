@@ -141,12 +141,15 @@ pub fn relation_set(id: &str, app: bool, values: &Bag) -> Result<()> {
     call("relation-set", &args, Some(serde_json::to_vec(values)?)).map(drop)
 }
 
-/// The address under which others reach this unit on an endpoint; `None` while Juju does not know it.
+/// The address under which others reach this unit on an endpoint; `None` while Juju does not know it. With a relation's id,
+/// the one for its other side, which may be in another model and reach this one by a public address only.
 ///
 /// # Errors
 /// The tool could not be run.
-pub fn ingress_address(endpoint: &str) -> Result<Option<std::net::IpAddr>> {
-    let out = cmd("network-get").args(["--format=json", endpoint, "--ingress-address"]).output()?;
+pub fn ingress_address(endpoint: &str, relation: Option<&str>) -> Result<Option<std::net::IpAddr>> {
+    let mut args = vec!["--format=json", endpoint, "--ingress-address"];
+    args.extend(relation.into_iter().flat_map(|id| ["-r", id]));
+    let out = cmd("network-get").args(args).output()?;
     if out.code() != 0 {
         return Ok(None);
     }
@@ -162,16 +165,12 @@ pub fn ports(open: bool, port: &str) -> Result<()> {
     call(if open { "open-port" } else { "close-port" }, &[port], None).map(drop)
 }
 
-/// A secret's content.
+/// A secret's content, of its newest revision.
 ///
 /// # Errors
 /// The tool failed for another reason than a missing grant.
-pub fn secret_get(id: &str, refresh: bool) -> Result<SecretContent> {
-    let mut args = vec!["--format=json", id];
-    if refresh {
-        args.push("--refresh");
-    }
-    let out = cmd("secret-get").args(args).output()?;
+pub fn secret_get(id: &str) -> Result<SecretContent> {
+    let out = cmd("secret-get").args(["--format=json", id, "--refresh"]).output()?;
     match out.code() {
         0 => Ok(Ok(serde_json::from_str::<Option<Bag>>(&out.stdout)?.unwrap_or_default())),
         1 if out.stderr.contains("permission denied") || out.stderr.contains("not found") => Ok(Err(Denied)),

@@ -33,6 +33,8 @@ pub struct Session {
     pub memory: Rc<Memory>,
     /// The same as it was last written to the disk, by this hook or, as text, by one before it.
     pub kept: Kept,
+    /// Secrets with new content, which Juju may yet take back: the next hook reads them again.
+    pub replaced: BTreeSet<String>,
     /// What became stale with this event.
     pub stale: Stale,
     /// The record as it was when the hook began.

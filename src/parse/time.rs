@@ -60,6 +60,11 @@ impl Moment {
         })
     }
 
+    /// So much later.
+    pub fn after(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(time.as_secs()))
+    }
+
     /// How long ago `earlier` was; `None` if it is yet to come, as after a clock was set back.
     pub fn since(self, earlier: Self) -> Option<Duration> {
         self.0.checked_sub(earlier.0).map(Duration::from_secs)
@@ -118,5 +123,6 @@ mod tests {
         let (early, late) = (Moment::new(10), Moment::new(40));
         assert_eq!(late.since(early), Some(Duration::from_secs(30)));
         assert_eq!(early.since(late), None);
+        assert_eq!(early.after(Duration::from_secs(30)), late);
     }
 }

@@ -15,7 +15,7 @@ use crate::view::worker::public_key;
 use crate::world::{Concern, World};
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Brings Juju's side up to date; with `ask`, workers are asked to pause since that moment.
 pub fn steps(world: &World, ask: Option<Moment>) -> Vec<Step> {
@@ -54,21 +54,24 @@ fn unit_bag(world: &World, (endpoint, id): (&str, &str), written: Option<&Bag>, 
     let mut bag = Bag::new();
     let peers = peers_exchange(world);
     match endpoint {
-        "web-tsa" => bag.extend(tsa(world, written, ask)),
+        "web-tsa" => {
+            let address = world.memory.addresses.get(id).copied();
+            bag.extend(tsa(world, address, written, ask));
+        }
         "worker-tsa" if !peers => bag.extend(worker(world, id)),
         "concourse-peer" if peers => {
-            bag.extend(tsa(world, written, ask));
+            bag.extend(tsa(world, address(world), written, ask));
             bag.extend(worker(world, id));
         }
         "postgresql" if application_has_web(world) => {
             drop(bag.insert("database".into(), database::NAME.into()))
         }
         "monitoring" if roles(world).web && metrics(world) => {
-            if let Some(address) = world.memory.addresses.get("monitoring") {
+            if let Some(address) = world.memory.addresses.get(id) {
                 bag.insert("prometheus_scrape_unit_address".into(), address.to_string());
             }
             bag.insert("prometheus_scrape_unit_name".into(), world.unit.to_string());
-            bag.insert("prometheus_scrape_unit_path".into(), "/metrics".into());
+            // prometheus_scrape_unit_path is what stands before the jobs' metrics_path: nothing.
         }
         _ => {}
     }
@@ -76,14 +79,14 @@ fn unit_bag(world: &World, (endpoint, id): (&str, &str), written: Option<&Bag>, 
 }
 
 /// Told first when the web node answers, not taken back because it is away for a moment, and not new before its restart.
-fn tsa(world: &World, written: Option<&Bag>, ask: Option<Moment>) -> Bag {
+fn tsa(world: &World, address: Option<IpAddr>, written: Option<&Bag>, ask: Option<Moment>) -> Bag {
     const KEYS: [&str; 3] = ["tsa-host", "tsa-public-key", "concourse-version"];
     if !roles(world).web {
         return Bag::new();
     }
     let up = world.machine.web.is_some() && ask.is_none();
     let key = world.file(paths::HOST_KEY_PUB).map(str::trim);
-    let mut bag: Bag = match (up, address(world), key, published(world)) {
+    let mut bag: Bag = match (up, address, key, published(world)) {
         (true, Some(address), Some(key), Some(version)) => {
             let host = SocketAddr::new(address, TSA_PORT).to_string();
             debug_assert!(host.parse::<HostPort>().is_ok());

@@ -4,6 +4,7 @@ use super::{pause, removals, writes};
 use crate::parse::Version;
 use crate::paths;
 use crate::step::{Farewell, File, FileOwner, KeyKind, Level, Status, Step};
+use crate::view::drain;
 use crate::view::pause::{Pause, pause, waits};
 use crate::view::roles::roles;
 use crate::view::tsa::registration;
@@ -152,7 +153,11 @@ fn gone(world: &World, workers: &[Worker], how: Farewell) -> Vec<Step> {
     let left = |worker: &Worker| world.machine.containers.contains(worker);
     let ends = !leaving.is_empty() || workers.iter().any(left);
     if !leaving.is_empty() {
-        steps.push(Step::Leave(leaving, how, FAREWELL));
+        let patience = match how {
+            Farewell::Land => drain::patience(world),
+            Farewell::Retire => FAREWELL,
+        };
+        steps.push(Step::Leave(leaving, how, patience));
     }
     if ends {
         steps.push(Step::EndContainers(ending(world, workers)));

@@ -2,7 +2,7 @@
 
 use super::env::EnvFile;
 use super::proxies;
-use crate::config::{Config, Side, settings_for};
+use crate::config::{APART, Config, Side, WORKER_PORTS, settings_for};
 use crate::parse::{HostPort, PublicKey, Secret, Tag, Version};
 use crate::paths;
 use crate::world::{Volumes, Worker};
@@ -82,21 +82,12 @@ pub fn worker_env(input: &WorkerInput<'_>) -> Result<String, String> {
     env.render().map_err(|e| e.to_string())
 }
 
-/// What a worker listens on, and Concourse's default.
-const PORTS: [(&str, u16); 5] = [
-    ("CONCOURSE_BIND_PORT", 7777),
-    ("CONCOURSE_BAGGAGECLAIM_BIND_PORT", 7788),
-    ("CONCOURSE_HEALTHCHECK_BIND_PORT", 8888),
-    ("CONCOURSE_DEBUG_BIND_PORT", 7776),
-    ("CONCOURSE_BAGGAGECLAIM_DEBUG_BIND_PORT", 7787),
-];
-
 /// A second worker listens elsewhere. The network of containers it shares with the first one: Concourse gives the
 /// bridge, the list of leased addresses and the chains of the firewall fixed names (worker/runtime/cni_network.go), so
 /// that only equal settings leave one worker's containers their network when the other one starts.
 fn second(env: &mut EnvFile, input: &WorkerInput<'_>) {
     let config = input.config;
-    for (name, usual) in PORTS {
+    for (name, usual) in WORKER_PORTS {
         // An operator who moved the first one's port has moved this one's as well.
         let first = config.env.get(name).and_then(|port| port.parse().ok()).unwrap_or(usual);
         let port: u16 = first.checked_add(APART).unwrap_or_else(|| first - APART);
@@ -111,9 +102,6 @@ fn second(env: &mut EnvFile, input: &WorkerInput<'_>) {
         env.set("CONCOURSE_CONTAINERD_ALLOW_HOST_ACCESS", "true");
     }
 }
-
-/// From a port of the first worker to that of the second.
-const APART: u16 = 10_000;
 
 /// Renders the drop-in for what differs between machines.
 pub fn worker_dropin(volumes: Volumes, gpus: bool) -> String {

@@ -1,6 +1,7 @@
 //! What the world means: questions that plan, status and actions ask of the same data, answered once.
 
 pub mod database;
+pub mod drain;
 pub mod gpu;
 pub mod packages;
 pub mod pause;

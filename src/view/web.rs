@@ -5,6 +5,7 @@ use super::secrets::{WebKeys, admin_password, operator, web_keys};
 use super::workers::workers;
 use crate::config::secret_settings;
 use crate::install::Installed;
+use crate::juju::memory::PEERS;
 use crate::parse::Secret;
 use crate::paths;
 use crate::render::web::{WebInput, web_env};
@@ -17,9 +18,9 @@ use std::net::IpAddr;
 /// The unit's text, as it ships.
 pub const UNIT: &str = include_str!("../../charm/units/concourse-web.service");
 
-/// This unit's address as others reach its web node.
+/// This unit's address as others of its model reach it.
 pub fn address(world: &World) -> Option<IpAddr> {
-    ["web-tsa", "concourse-peer"].iter().find_map(|endpoint| world.memory.addresses.get(*endpoint)).copied()
+    world.memory.addresses.get(PEERS).copied()
 }
 
 /// Everything the web node reads.

@@ -4,7 +4,7 @@ use super::model::Model;
 use concourse_ci_machine::config;
 use concourse_ci_machine::event::Goal;
 use concourse_ci_machine::gpu::lacks::Lacks;
-use concourse_ci_machine::juju::memory::{Memory, Relation};
+use concourse_ci_machine::juju::memory::{Memory, PEERS, Relation};
 use concourse_ci_machine::juju::tools::Bag;
 use concourse_ci_machine::parse::Moment;
 use concourse_ci_machine::plan::plan;
@@ -51,9 +51,7 @@ impl TestUnit {
         let unit = TestUnit { world, options: Map::new() }.config("deployment-mode", mode);
         let app = unit.world.unit.application().to_owned();
         let mut unit = unit.related("concourse-peer:0", &app, &[], &[]);
-        for endpoint in ["concourse-peer", "web-tsa", "monitoring"] {
-            memory(&mut unit.world).addresses.insert(endpoint.into(), "10.0.0.5".parse().unwrap());
-        }
+        memory(&mut unit.world).addresses.insert(PEERS.into(), "10.0.0.5".parse().unwrap());
         unit
     }
 
@@ -94,6 +92,7 @@ impl TestUnit {
         app_bag: &[(&str, &str)],
         units: &[(&str, &[(&str, &str)])],
     ) -> Self {
+        memory(&mut self.world).addresses.entry(id.into()).or_insert("10.0.0.5".parse().unwrap());
         let relation = memory(&mut self.world).relation_mut(id.split(':').next().unwrap(), id);
         *relation = Relation { app: Some(app.into()), app_bag: bag(app_bag), units: relation.units.clone() };
         relation.units.extend(units.iter().map(|(unit, pairs)| ((*unit).to_owned(), bag(pairs))));

@@ -98,6 +98,21 @@ fn machine_drain_lets_builds_end() {
     cloud.wait_active("worker/0");
     assert_eq!(cloud.workers(), ["worker-0 running [worker]"]);
     assert_eq!(start_task(&cloud, "worker", "echo back; sleep 2").wait(), (true, vec!["back".to_owned()]));
+
+    // A web node that is away meanwhile costs no build either.
+    let task = start_task(&cloud, "worker", UNTIL_TOLD);
+    cloud.juju(&["run", "worker/0", "drain", "--background"]);
+    wait("the worker to land", Duration::from_secs(30), || match cloud.workers() {
+        seen if seen == ["worker-0 landing [worker]"] => Ok(()),
+        seen => Err(format!("{seen:?}")),
+    });
+    // Longer than a worker that goes for good waits for a web node.
+    cloud.exec("1", "systemctl stop concourse-web; sleep 12; systemctl start concourse-web");
+    assert_ne!(cloud.pid("2", "concourse-worker"), "0", "it went without its build");
+    task.tell("2");
+    assert!(task.wait().0, "the build did not succeed");
+    cloud.settle();
+    assert_eq!(cloud.status("worker/0"), "blocked: Worker drained: bring it back with the action resume");
 }
 
 /// Does something to all workers; afterwards they work, and the web node gets more of what their tasks print.

@@ -25,6 +25,9 @@ fn machine_a_lost_work_dir_is_a_new_registration() {
         "{said}"
     );
     assert_eq!(cloud.pid("2", "concourse-worker"), "0");
+    // Nor does a boot without a controller in reach bring it back.
+    cloud.exec("2", "systemctl start concourse-worker");
+    assert_eq!(cloud.pid("2", "concourse-worker"), "0");
 
     cloud.exec("1", "systemctl start concourse-web");
     cloud.fire("web/0", "update-status");
