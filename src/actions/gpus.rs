@@ -17,7 +17,11 @@ use std::collections::BTreeMap;
 /// GPUs are not wanted on this unit.
 pub fn steps(world: &World) -> Result<Vec<Step>, String> {
     let app = world.unit.application();
-    let off = || format!("GPUs are not used on this unit: juju config {app} enable-gpu=true, on a worker");
+    let off = || {
+        format!(
+            "GPUs are not used on this unit: juju config {app} enable-gpu=true compute-runtime=auto, on a worker"
+        )
+    };
     wanted(world).map(|_| vec![Step::LookAtGpus]).ok_or_else(off)
 }
 

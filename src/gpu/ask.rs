@@ -1,15 +1,11 @@
 //! Starts the child that asks NVML, and gives up on it in time.
 
 use super::said::{Answer, Reason};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use crate::host::talk::{DYING, ends};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// How long a child that was killed may take to end, before it is left alone.
-const DYING: Duration = Duration::from_millis(500);
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// The child's program, with its arguments; tests have another one.
 #[derive(Clone, Debug)]
@@ -63,22 +59,6 @@ impl Asker {
             text: format!("{} ended with {status} and without an answer", self.program.display()),
         };
         Ok(serde_json::from_str(&text).unwrap_or_else(|_| crashed()))
-    }
-}
-
-/// Whether it ends in time; it is not yet reaped then.
-fn ends(child: &Child, within: Duration) -> std::io::Result<bool> {
-    let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
-    let end = Instant::now() + within;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let mut polled = [PollFd::new(&ended, PollFlags::IN)];
-        match poll(&mut polled, left.try_into().ok().as_ref()) {
-            Ok(0) if left.is_zero() => return Ok(false),
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return Ok(true),
-            Err(why) => return Err(why.into()),
-        }
     }
 }
 

@@ -4,4 +4,4 @@ pub mod cmd;
 pub mod fs;
 pub mod http;
 pub mod systemd;
-mod talk;
+pub mod talk;

@@ -51,8 +51,32 @@ pub fn talk(child: &mut Child, input: Vec<u8>, deadline: Duration) -> Result<Opt
         }
         if left.is_zero() {
             child.kill()?;
-            child.wait()?;
+            if ends(child, DYING)? {
+                child.wait()?;
+            }
             return Ok(None);
+        }
+    }
+}
+
+/// A killed process ends in less, unless it sleeps in the kernel, as in a driver that hangs: then nobody can wait for it.
+pub const DYING: Duration = Duration::from_millis(500);
+
+/// Whether a child ends in time; it is not yet reaped then.
+///
+/// # Errors
+/// The kernel refuses; needs Linux 5.3.
+pub fn ends(child: &Child, within: Duration) -> Result<bool> {
+    let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let end = Instant::now() + within;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let mut polled = [PollFd::new(&ended, PollFlags::IN)];
+        match poll(&mut polled, left.try_into().ok().as_ref()) {
+            Ok(0) if left.is_zero() => return Ok(false),
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(why) => return Err(why.into()),
         }
     }
 }

@@ -22,9 +22,10 @@ const UNITS: [(&str, &str); 5] = [
 
 /// What the options want; `None`: no GPUs, or no worker here.
 pub fn wanted(world: &World) -> Option<Wanted> {
-    let config = world.config.as_ref().filter(|config| config.enable_gpu)?;
+    let config = world.config.as_ref()?;
     let vendors = match config.compute_runtime {
         ComputeRuntime::None => return None,
+        ComputeRuntime::Auto if !config.enable_gpu => return None,
         ComputeRuntime::Auto => VENDORS.to_vec(),
         ComputeRuntime::Cuda => vec![Vendor::Nvidia],
         ComputeRuntime::Rocm => vec![Vendor::Amd],

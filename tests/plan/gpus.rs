@@ -8,6 +8,7 @@ use concourse_ci_machine::gpu::trial::{Outcome, Verdict, fingerprint};
 use concourse_ci_machine::oci::devices::{Devices, Vendor};
 use concourse_ci_machine::oci::lease::shown::{Shown, ShownLease, ShownUnit, ShownWaiter};
 use concourse_ci_machine::paths;
+use concourse_ci_machine::view::gpu::wanted;
 use insta::assert_snapshot;
 use serde_json::Map;
 
@@ -102,6 +103,22 @@ fn a_machine_without_them_is_told_what_to_do_and_works_on() {
     report.blocked = Some("NVIDIA GPU not passed on: see gpu-diagnose".into());
     assert_snapshot!(unit.status(), @"blocked: NVIDIA GPU not passed on: see gpu-diagnose");
     assert!(unit.hook(Goal::Run).iter().all(|pass| !pass.contains("stop ")));
+}
+
+#[test]
+fn a_vendor_that_is_named_needs_no_other_option() {
+    let vendors = |unit: TestUnit| wanted(&unit.world).map(|wanted| wanted.vendors);
+    let named = |runtime: &str, on: bool| {
+        vendors(TestUnit::worker_unit().config("compute-runtime", runtime).config("enable-gpu", on))
+    };
+    for on in [false, true] {
+        assert_eq!(named("cuda", on), Some(vec![Vendor::Nvidia]));
+        assert_eq!(named("rocm", on), Some(vec![Vendor::Amd]));
+        assert_eq!(named("intel", on), Some(vec![Vendor::Intel]));
+        assert_eq!(named("none", on), None);
+    }
+    assert_eq!(named("auto", false), None);
+    assert_eq!(named("auto", true).map(|vendors| vendors.len()), Some(3));
 }
 
 #[test]

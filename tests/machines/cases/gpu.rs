@@ -190,11 +190,61 @@ fn lost_and_back(host: &Host, cloud: &Cloud) {
     assert_eq!(told("small", &before[0]).last().unwrap(), "config-changed");
 }
 
+/// Commands as the operator types them on the host of the containers.
+fn on_the_host(script: &str) {
+    let machines = repository().join("tests/machines/machines");
+    let script = format!("set -e\neval \"$({} env)\"\n{script}", machines.display());
+    run(Command::new("bash").args(["-c", &script]));
+}
+
 /// `lxc config device …`
 fn device(args: &[&str]) {
-    let machines = repository().join("tests/machines/machines");
-    let lxc = format!("eval \"$({} env)\"; exec lxc -q config device \"$@\"", machines.display());
-    run(Command::new("bash").args(["-c", &lxc, "lxc"]).args(args));
+    on_the_host(&format!("lxc -q config device {}", args.join(" ")));
+}
+
+/// The commands of gpu-diagnose, run as they are printed, mend what is missing.
+fn mended_as_printed(cloud: &Cloud) {
+    let lost = [
+        ("lxc -q profile remove gpu-2 ccm-gpu-2", "blocked: NVIDIA GPU not passed on"),
+        ("lxc -q config device set gpu-2 nvidia14 mode=0600", "blocked: "),
+    ];
+    for (how, said) in lost {
+        on_the_host(how);
+        cloud.wait_status("small/0", said);
+        for _ in 0..3 {
+            let before = cloud.status("small/0");
+            if before == "active: Worker ready (GPU: 2x NVIDIA)" {
+                break;
+            }
+            let ladder = cloud.run("small/0", &["gpu-diagnose"])["ladder"].clone();
+            let lines = ladder.as_str().unwrap().lines().map(str::trim);
+            let commands: Vec<&str> = lines.filter(|line| line.starts_with("lxc ")).collect();
+            assert!(!commands.is_empty(), "{ladder}");
+            on_the_host(&commands.join("\n"));
+            wait("another status", Duration::from_secs(60), || match cloud.status("small/0") {
+                now if now != before => Ok(()),
+                now => Err(format!("{now}; ran {commands:?}")),
+            });
+        }
+        shows(cloud, "small", 2);
+        assert_eq!(
+            start_task(cloud, "small", LOOK).wait().1[0],
+            "nodes: nvidia-uvm nvidia14 nvidia15 nvidiactl"
+        );
+    }
+}
+
+/// What a driver holds in the kernel can't be ended, and is left behind: no worker waits for it.
+fn held_by_a_driver(cloud: &Cloud) {
+    let held = "#!/bin/sh\n(trap '' TERM; exec sleep 900) >/dev/null 2>&1 &\n";
+    cloud.exec("2", &format!(
+        "printf '{held}' >/run/held && chmod +x /run/held; mkdir -p /run/systemd/system/concourse-gpu.service.d; \
+         printf '[Service]\nExecStartPost=/run/held\n' >/run/systemd/system/concourse-gpu.service.d/held.conf; \
+         systemctl daemon-reload; systemctl start concourse-gpu.service; pgrep -x sleep >/dev/null; \
+         timeout 30 systemctl restart concourse-worker; \
+         rm -r /run/systemd/system/concourse-gpu.service.d; systemctl daemon-reload; pkill -KILL -x sleep"
+    ));
+    cloud.wait_active("small/0");
 }
 
 #[test]
@@ -267,6 +317,8 @@ fn machine_simulated_gpus_from_the_profile_to_the_task() {
     own_gpus(&cloud);
 
     lost_and_back(&host, &cloud);
+    mended_as_printed(&cloud);
+    held_by_a_driver(&cloud);
 
     // Off again: nothing of it is left.
     cloud.config("small", "enable-gpu=false");
