@@ -8,7 +8,7 @@ PROFILE ?= quick
 # What ships.
 BINS := --bin dispatch --bin runc-gpu-wrapper --bin concourse-gpu
 
-.PHONY: help charm lint unit fuzz chaos machines runtime test demo demo-clean bench test-tools clean
+.PHONY: help charm lint unit fuzz chaos machines runtime gpu test demo demo-clean bench test-tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -ts $$'\t'
@@ -57,6 +57,11 @@ runtime: ## containers of the real runc (root): the wrapper, leases under fire f
 	tests/machines/machines rootfs $(KIT)/image
 	# NVIDIA's own hook, to compare with, is nothing that a fresh machine has.
 	GPU_IMAGE=$(KIT)/image cargo test --locked --test oci_runc --test oci_chaos --test gpu_start --test gpu_trial -- --ignored --test-threads=1 --skip gpu_tree_is_as_the_plain_spec
+
+gpu: ## with a GPU of NVIDIA in this machine (root): NVML, our own generator, CUDA in a container; says SKIPPED without one
+	type -P runc >/dev/null || apt-get install -y -qq --no-install-recommends runc
+	cargo test --locked --test gpu_program -- --nocapture --exact a_real_gpu
+	cargo test --locked --test gpu_trial -- --ignored --nocapture --exact trial_of_a_real_gpu
 
 test: lint unit charm machines runtime ## everything
 

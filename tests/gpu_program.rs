@@ -4,6 +4,8 @@
 
 #[path = "gpu/machine.rs"]
 mod machine;
+#[path = "gpu/real.rs"]
+mod real;
 
 use concourse_ci_machine::cdi::tree::Trees;
 use concourse_ci_machine::gpu::ask::Asker;
@@ -13,6 +15,7 @@ use concourse_ci_machine::gpu::said::{Answer, Reason};
 use concourse_ci_machine::gpu::scan::Look;
 use concourse_ci_machine::oci::devices::Devices;
 use machine::Machine;
+use real::real;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -444,22 +447,8 @@ fn nvml_and_the_bus_agree() {
 
 /// On a machine with a GPU of NVIDIA: NVML, the bus and the files that were found are of one mind.
 #[test]
-#[ignore = "needs a GPU of NVIDIA"]
 fn a_real_gpu() {
-    let out = Command::new(PROGRAM).arg("nvml").output().unwrap();
-    let answer: Answer = serde_json::from_slice(&out.stdout).unwrap();
-    let mut facts = concourse_ci_machine::gpu::scan::scan(&Look::at("/"));
-    facts.cdi.clear();
-    let vendors = vec![concourse_ci_machine::oci::devices::Vendor::Nvidia];
-    let wanted = concourse_ci_machine::gpu::wanted::Wanted {
-        vendors,
-        ..concourse_ci_machine::gpu::wanted::Wanted::nothing()
-    };
-    let decision = decide(&facts, &answer, &wanted, None);
-    println!("{}", concourse_ci_machine::gpu::ladder::text(&decision.report.ladders));
-    println!("{}", concourse_ci_machine::gpu::summary::text(&decision.devices, &decision.report.inventory));
-    println!("{:?}", decision.report.tags);
-    let Answer::Said(said) = answer else { panic!("{answer:?}") };
+    let Some((said, decision)) = real("a_real_gpu", PROGRAM) else { return };
     assert_eq!(decision.devices.units.len(), said.gpus.iter().filter(|g| !g.mig).count());
     let driver = decision.devices.vendors.values().next().unwrap();
     assert_eq!(driver.version, said.driver);

@@ -2,9 +2,13 @@
 
 #![allow(missing_docs)]
 
+#[path = "gpu/real.rs"]
+mod real;
+
 use concourse_ci_machine::gpu::trial::bundle::{Place, last_user};
 use concourse_ci_machine::gpu::trial::run::{Paths, clean, run};
 use concourse_ci_machine::gpu::trial::{Asked, Outcome, Verdict};
+use real::real;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -130,6 +134,29 @@ fn trial_sees_what_a_task_would() {
     assert_eq!(outcome.verdict, Verdict::Failed);
     assert!(outcome.reasons[0].contains("-5 is not as its list of GPUs has it"), "{outcome:?}");
     assert_eq!(worker.test(&asked("", "0")).verdict, Verdict::Passed);
+}
+
+/// A container has exactly the GPU that was chosen, by what our own generator says, and CUDA works in it.
+#[test]
+#[ignore = "needs root, runc and a GPU of NVIDIA"]
+fn trial_of_a_real_gpu() {
+    let Some((_, decision)) = real("trial_of_a_real_gpu", env!("CARGO_BIN_EXE_concourse-gpu")) else {
+        return;
+    };
+    let worker = Worker::new("real", "request");
+    fs::write(worker.dir.path().join("devices.json"), serde_json::to_string(&decision.devices).unwrap())
+        .unwrap();
+    for unit in &decision.devices.units {
+        let outcome = worker.test(&asked("", &unit.id));
+        println!("{outcome:#?}");
+        assert_eq!(outcome.verdict, Verdict::Passed);
+        let gpus = |line: &&String| {
+            let name = line.trim_start_matches("/dev/nvidia");
+            line.starts_with("/dev/nvidia") && name.starts_with(|c: char| c.is_ascii_digit())
+        };
+        assert_eq!(outcome.nodes.iter().filter(gpus).count(), 1, "it sees others too");
+        assert_eq!(outcome.cuda.as_deref(), Some("1 device"));
+    }
 }
 
 #[test]
