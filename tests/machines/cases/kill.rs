@@ -14,6 +14,14 @@ const INSTALL: [(&str, &str); 8] = [
     ("[ -e /etc/systemd/system/concourse-web.service ]", "0"),
     ("systemctl is-active concourse-web", "0"),
 ];
+const WORKER: [(&str, &str); 6] = [
+    ("[ -e /var/lib/concourse/charm/unit ]", "0"),
+    ("ls -d /opt/concourse/versions/.staging*", "0.1"),
+    ("[ -e /var/lib/concourse/keys/worker_key ]", "0"),
+    ("[ -e /var/lib/concourse/worker ]", "0"),
+    ("[ -e /etc/systemd/system/concourse-worker.service ]", "0"),
+    ("systemctl is-active concourse-worker", "0"),
+];
 const UPGRADE: [(&str, &str); 5] = [
     ("ls /opt/concourse/downloads/*8.2.6*.part", "0.1"),
     ("ls -d /opt/concourse/versions/.staging*", "0.5"),
@@ -21,6 +29,12 @@ const UPGRADE: [(&str, &str); 5] = [
     ("[ $(readlink /opt/concourse/current) = versions/8.2.6 ]", "0.05"),
     ("[ $(systemctl show --value -p MainPID concourse-web) != $before ]", "0"),
 ];
+
+const WEB: (&str, &str) = ("1", "web/0");
+
+/// What is half done.
+const LEFT: &str = "find /opt/concourse /etc/concourse /var/lib/concourse -xdev -name '.new-*' -o -name '.staging*' \
+    -o -name '.old-*' -o -path '*/downloads/*'";
 
 #[test]
 #[ignore = "needs machines"]
@@ -30,12 +44,22 @@ fn machine_kill_9_of_dispatch_converges() {
     let machine = cloud.machine(false);
     cloud.deploy("web", &machine, &["deployment-mode=web"]);
     cloud.juju(&["integrate", "web:database", "postgresql:database"]);
-    let mut kills = INSTALL.iter().filter(|(moment, later)| kill(&cloud, moment, later, "")).count();
+    let mut kills = INSTALL.iter().filter(|(moment, later)| kill(&cloud, WEB, moment, later, "")).count();
     assert_whole(&cloud, "8.2.5");
+
+    cloud.deploy("worker", &cloud.machine(false), &["deployment-mode=worker"]);
+    cloud.juju(&["integrate", "web:web-tsa", "worker:worker-tsa"]);
+    let at_worker = ("2", "worker/0");
+    let killed = WORKER.iter().filter(|(moment, later)| kill(&cloud, at_worker, moment, later, "")).count();
+    assert!(killed >= 3, "only {killed} hooks of the worker were killed");
+    cloud.settle();
+    cloud.wait_status("worker/0", "active: Worker ready");
+    assert_eq!(cloud.exec("2", LEFT), "", "left behind");
+    assert_eq!(cloud.workers(), ["worker-0 running"]);
 
     let before = cloud.pid("1", "concourse-web");
     cloud.juju(&["config", "web", "concourse-version=8.2.6"]);
-    kills += UPGRADE.iter().filter(|(moment, later)| kill(&cloud, moment, later, &before)).count();
+    kills += UPGRADE.iter().filter(|(moment, later)| kill(&cloud, WEB, moment, later, &before)).count();
     assert_whole(&cloud, "8.2.6");
     // On a quick machine a moment may be over before it is seen; most never are.
     assert!(kills >= 8, "only {kills} hooks were killed");
@@ -43,7 +67,7 @@ fn machine_kill_9_of_dispatch_converges() {
 
 /// Kills `dispatch`, and nothing else, a little after that moment; Juju runs the hook again. Gives whether the moment
 /// came while a hook ran: after ten seconds without any hook there will be none.
-fn kill(cloud: &Cloud, moment: &str, later: &str, before: &str) -> bool {
+fn kill(cloud: &Cloud, (machine, unit): (&str, &str), moment: &str, later: &str, before: &str) -> bool {
     let script = format!(
         "before={before}; idle=$((SECONDS + 10)); end=$((SECONDS + 60))
         while [ $SECONDS -lt $idle ] && [ $SECONDS -lt $end ]; do
@@ -55,9 +79,9 @@ fn kill(cloud: &Cloud, moment: &str, later: &str, before: &str) -> bool {
         done >/dev/null 2>&1
         exit 1"
     );
-    let killed = cloud.try_exec("1", &script).status.success();
+    let killed = cloud.try_exec(machine, &script).status.success();
     // Juju waits longer each time; an operator doesn't have to. There is nothing to resolve if it was quicker.
-    cloud.try_juju(&["resolved", "web/0"]);
+    cloud.try_juju(&["resolved", unit]);
     killed
 }
 
@@ -65,9 +89,7 @@ fn kill(cloud: &Cloud, moment: &str, later: &str, before: &str) -> bool {
 fn assert_whole(cloud: &Cloud, version: &str) {
     cloud.settle();
     cloud.wait_status("web/0", &format!("active: Web server ready (v{version})"));
-    let left = "find /opt/concourse /etc/concourse /var/lib/concourse -name '.new-*' -o -name '.staging*' -o -name '.old-*' \
-        -o -path '*/downloads/*'";
-    assert_eq!(cloud.exec("1", left), "", "left behind");
+    assert_eq!(cloud.exec("1", LEFT), "", "left behind");
     let secrets: Value = serde_json::from_str(&cloud.juju(&["secrets", "--format", "json"])).unwrap();
     let mut labels: Vec<&str> =
         secrets.as_object().unwrap().values().filter_map(|secret| secret["label"].as_str()).collect();

@@ -9,7 +9,8 @@ const SHARED: &str = "cd /var/lib/concourse/keys; cat tsa_host_key tsa_host_key.
 #[test]
 #[ignore = "needs machines"]
 fn machine_auto_mode_survives_its_leader() {
-    let cloud = Cloud::start("auto");
+    // The other flavour of Juju, whose leaders and secrets differ most.
+    let cloud = Cloud::of_juju("auto", "3.6.27");
     cloud.database();
     cloud.deploy("ci", &cloud.machine(false), &[]);
     let machines = ["1".to_owned(), cloud.add_unit("ci"), cloud.add_unit("ci")];
@@ -75,4 +76,19 @@ fn machine_all_mode_is_web_and_worker() {
     let token = cloud.login("1", &password);
     cloud.wait_workers(&second, &token, &["web-0", "web-1"]);
     assert_eq!(["concourse-web", "concourse-worker"].map(|service| cloud.pid("1", service)), before);
+
+    // New keys are those of all web nodes, each time.
+    let mut old = cloud.exec("1", keys);
+    for _ in 0..2 {
+        cloud.run("web/0", &["rotate-keys"]);
+        cloud.settle();
+        cloud.wait_status("web/0", "active: Web server and worker ready (v");
+        cloud.wait_status("web/1", "active: Web server and worker ready (v");
+        let new = cloud.exec("1", keys);
+        assert_ne!(new, old);
+        assert_eq!(cloud.exec(&second, keys), new);
+        old = new;
+    }
+    let token = cloud.login(&second, &password);
+    cloud.wait_workers("1", &token, &["web-0", "web-1"]);
 }

@@ -30,9 +30,14 @@ pub struct Cloud {
 impl Cloud {
     /// Starts a controller; machines come when they are asked for.
     pub fn start(model: &'static str) -> Self {
+        Self::of_juju(model, "4.0.15.1")
+    }
+
+    /// The same, with a controller of that version.
+    pub fn of_juju(model: &'static str, version: &str) -> Self {
         let cloud = Cloud { model, mirror: Mirror::start(&kit("releases")) };
         cloud.script(&["down"]);
-        cloud.script(&["up"]);
+        run(cloud.command(&["up"]).env("JUJU_VERSION", version));
         cloud
     }
 
