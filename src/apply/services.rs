@@ -4,6 +4,7 @@ use super::{Outcome, Trouble};
 use crate::host::cmd::cmd;
 use crate::host::fs::Root;
 use crate::host::http;
+use crate::observe::containers::busy;
 use crate::observe::services::services;
 use crate::observe::{is_linked, lasting_link};
 use crate::step::Farewell;
@@ -131,7 +132,13 @@ pub fn leave(
         let services = services(root)?;
         let runs = |role: &Role| services.get(role).is_some_and(|s| s.active || s.changing);
         if !told.iter().any(runs) {
-            break;
+            if how == Farewell::Retire || !busy(root)? {
+                break;
+            }
+            // A worker that lands ends by itself when no web node is left, builds or not: it comes back with them.
+            for role in &told {
+                cmd("systemctl").args(["start", "--no-block", role.unit()]).run()?;
+            }
         }
         if is_linked(root, links)? {
             linked = Instant::now();

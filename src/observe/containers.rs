@@ -12,15 +12,35 @@ use std::collections::BTreeSet;
 /// # Errors
 /// There is no `/proc`.
 pub fn processes(root: &Root) -> Result<Vec<(Worker, Pid)>> {
+    let all = cgroups(root)?.into_iter();
+    Ok(all.filter_map(|(pid, cgroups)| owner(&cgroups).map(|worker| (worker, pid))).collect())
+}
+
+/// Whether a container has a process besides its init, as while a step runs; one that is kept for later has none.
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn busy(root: &Root) -> Result<bool> {
+    let mut seen = BTreeSet::new();
+    let all = cgroups(root)?.into_iter().filter(|(_, cgroups)| owner(cgroups).is_some());
+    Ok(all.filter_map(|(_, cgroups)| handle(&cgroups)).any(|container| !seen.insert(container)))
+}
+
+fn cgroups(root: &Root) -> Result<Vec<(Pid, String)>> {
     let mut found = vec![];
     for entry in std::fs::read_dir(root.path("/proc"))? {
         let entry = entry?;
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         // A process that ended while we look is nothing to kill.
         let Ok(cgroups) = std::fs::read_to_string(entry.path().join("cgroup")) else { continue };
-        found.extend(owner(&cgroups).map(|worker| (worker, Pid::from_raw(pid))));
+        found.push((Pid::from_raw(pid), cgroups));
     }
     Ok(found)
+}
+
+/// The container that a process is in.
+fn handle(cgroups: &str) -> Option<String> {
+    cgroups.split(['/', '\n']).find(|part| is_handle(part)).map(str::to_owned)
 }
 
 /// A container has a cgroup beside its worker's unit (proven.md §1.1): `garden/<handle>`, or just `<handle>` for a
@@ -70,6 +90,25 @@ pub fn sockets(root: &Root, of: Worker) -> Result<BTreeSet<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_container_with_its_init_alone_is_not_busy() {
+        let root = tempfile::tempdir().unwrap();
+        let process = |pid: u32, cgroup: &str| {
+            let dir = root.path().join(format!("proc/{pid}"));
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::write(dir.join("cgroup"), format!("0::{cgroup}\n")).unwrap();
+        };
+        let look = || busy(&Root::new(root.path())).unwrap();
+        process(1, "/init.scope");
+        process(10, "/system.slice/concourse-worker.service");
+        process(11, "/system.slice/concourse-worker.service");
+        process(20, &format!("/system.slice/garden/{HANDLE}"));
+        process(30, "/system.slice/garden/00000000-0000-0000-0000-000000000000");
+        assert!(!look());
+        process(21, &format!("/system.slice/garden/{HANDLE}/of-its-own"));
+        assert!(look());
+    }
 
     const HANDLE: &str = "429aa5c5-3589-4653-a08f-49b6ac618617";
 

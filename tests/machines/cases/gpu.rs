@@ -202,36 +202,29 @@ fn device(args: &[&str]) {
     on_the_host(&format!("lxc -q config device {}", args.join(" ")));
 }
 
-/// The commands of gpu-diagnose, run as they are printed, mend what is missing.
+/// The commands of gpu-diagnose, run as they are printed, give what is missing.
 fn mended_as_printed(cloud: &Cloud) {
-    let lost = [
-        ("lxc -q profile remove gpu-2 ccm-gpu-2", "blocked: NVIDIA GPU not passed on"),
-        ("lxc -q config device set gpu-2 nvidia14 mode=0600", "blocked: "),
-    ];
-    for (how, said) in lost {
-        on_the_host(how);
-        cloud.wait_status("small/0", said);
-        for _ in 0..3 {
-            let before = cloud.status("small/0");
-            if before == "active: Worker ready (GPU: 2x NVIDIA)" {
-                break;
-            }
-            let ladder = cloud.run("small/0", &["gpu-diagnose"])["ladder"].clone();
-            let lines = ladder.as_str().unwrap().lines().map(str::trim);
-            let commands: Vec<&str> = lines.filter(|line| line.starts_with("lxc ")).collect();
-            assert!(!commands.is_empty(), "{ladder}");
-            on_the_host(&commands.join("\n"));
-            wait("another status", Duration::from_secs(60), || match cloud.status("small/0") {
-                now if now != before => Ok(()),
-                now => Err(format!("{now}; ran {commands:?}")),
-            });
+    let whole = "active: Worker ready (GPU: 2x NVIDIA)";
+    on_the_host("lxc -q profile remove gpu-2 ccm-gpu-2");
+    cloud.wait_status("small/0", "blocked: NVIDIA GPU not passed on");
+    // One rung after the other.
+    for _ in 0..3 {
+        let before = cloud.status("small/0");
+        if before == whole {
+            break;
         }
-        shows(cloud, "small", 2);
-        assert_eq!(
-            start_task(cloud, "small", LOOK).wait().1[0],
-            "nodes: nvidia-uvm nvidia14 nvidia15 nvidiactl"
-        );
+        let ladder = cloud.run("small/0", &["gpu-diagnose"])["ladder"].clone();
+        let lines = ladder.as_str().unwrap().lines().map(str::trim);
+        let commands: Vec<&str> = lines.filter(|line| line.starts_with("lxc ")).collect();
+        assert!(!commands.is_empty(), "{ladder}");
+        on_the_host(&commands.join("\n"));
+        wait("another status", Duration::from_secs(60), || match cloud.status("small/0") {
+            now if now != before => Ok(()),
+            now => Err(format!("{now}; ran {commands:?}")),
+        });
     }
+    shows(cloud, "small", 2);
+    assert_eq!(start_task(cloud, "small", LOOK).wait().1[0], "nodes: nvidia-uvm nvidia14 nvidia15 nvidiactl");
 }
 
 /// What a driver holds in the kernel can't be ended, and is left behind: no worker waits for it.
