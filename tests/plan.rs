@@ -184,6 +184,34 @@ fn a_worker_without_its_relation_retires() {
 }
 
 #[test]
+fn a_unit_that_is_no_worker_any_more_leaves_no_trace_of_one() {
+    let mut unit = TestUnit::new("ci/0", "all").database("s3cret").settled().config("deployment-mode", "web");
+    assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
+    retire concourse-worker.service
+    end containers of concourse-worker.service concourse-worker-untagged.service
+    disable concourse-worker.service
+    remove /etc/systemd/system/concourse-worker.service
+    remove /etc/systemd/system/concourse-worker.service.d/10-charm.conf
+    remove /etc/systemd/system/concourse-worker.service.d if empty
+    daemon-reload
+    remove /etc/concourse/worker.env
+    remove /var/lib/concourse/keys/worker_key
+    remove /var/lib/concourse/keys/worker_key.pub
+    remove /var/lib/concourse/keys/tsa_host_keys.pub
+    --
+    write /var/lib/concourse/keys/authorized_worker_keys 644 Concourse
+    reload concourse-web.service
+    prune ci-0 ci-0-untagged
+    remove work dir of concourse-worker.service
+    remove /etc/concourse/runtime.json
+    remove /usr/local/bin/runc-gpu-wrapper
+    remove /usr/local/lib/concourse-ci-machine
+    remove /var/lib/concourse/charm/programs
+    ");
+    assert_eq!(unit.plan(), "nothing");
+}
+
+#[test]
 fn a_lost_work_dir_takes_the_old_registration_away_first() {
     let mut unit = TestUnit::worker_unit();
     unit.world.machine.work_dirs.clear();

@@ -7,8 +7,9 @@ use crate::step::{File, FileOwner, Level, Status, Step};
 use crate::view::pause::{PATIENCE, asked, before_restart};
 use crate::view::roles::roles;
 use crate::view::web::{files, start_digest, text_digest};
+use crate::view::worker::running;
 use crate::view::workers::{names, workers};
-use crate::world::{Concern, Role, World};
+use crate::world::{Concern, Role, Worker, World};
 use std::time::Duration;
 
 /// Migrations of a large database take their time.
@@ -106,13 +107,32 @@ fn proven(world: &World) -> Option<Step> {
 }
 
 /// Workers of units that are gone leave the list at once, and not after a minute as stalled ones.
-fn prune(world: &World) -> Option<Step> {
+fn prune(world: &World) -> Vec<Step> {
+    let was_worker = was_worker(world);
     let possible = world.machine.web.is_some() && !world.troubles.contains_key(&Concern::Prune);
-    if !possible || world.memory.departed.is_empty() {
-        return None;
+    if !possible || (world.memory.departed.is_empty() && !was_worker) {
+        return vec![];
     }
-    let names: Vec<String> = world.memory.departed.difference(&names(world)).cloned().collect();
-    (!names.is_empty()).then_some(Step::Prune(names))
+    let mut gone: Vec<String> = world.memory.departed.difference(&names(world)).cloned().collect();
+    if was_worker {
+        gone.extend(world.unit.worker_names());
+    }
+    let mut steps = vec![];
+    if !gone.is_empty() {
+        steps.push(Step::Prune(gone));
+    }
+    if was_worker {
+        steps.push(Step::RemoveWorkDir(Worker::Main));
+    }
+    steps
+}
+
+/// This very unit had a worker, whose web node may have been gone before it could say farewell: in mode auto the old
+/// leader stops its web node as soon as it is told of the new one.
+fn was_worker(world: &World) -> bool {
+    let worker = Worker::Main;
+    let gone = !running(world).contains(&worker) && !world.machine.containers.contains(&worker);
+    !roles(world).worker && gone && world.record.work_dirs.contains_key(&worker)
 }
 
 fn away(world: &World) -> Vec<Step> {

@@ -2,6 +2,7 @@
 
 use super::pause::answers;
 use super::roles::{peers_exchange, roles};
+use super::worker::running;
 use crate::juju::tools::Bag;
 use crate::parse::{PublicKey, UnitName};
 use crate::paths;
@@ -45,7 +46,8 @@ pub fn workers(world: &World) -> Workers<'_> {
             found.bad.push(format!("{id}: {unit} says paused that is bad: {why}"));
         }
     }
-    if roles(world).worker {
+    // One that is about to go says so with its key.
+    if roles(world).worker || !running(world).is_empty() {
         found.keys.extend(world.file(paths::WORKER_KEY_PUB).and_then(|text| parse(text.trim()).ok()));
     }
     found

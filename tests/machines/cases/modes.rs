@@ -91,4 +91,12 @@ fn machine_all_mode_is_web_and_worker() {
     }
     let token = cloud.login(&second, &password);
     cloud.wait_workers("1", &token, &["web-0", "web-1"]);
+
+    // Web nodes only: their workers retire, and nothing tells of them any more.
+    cloud.config("web", "deployment-mode=web");
+    cloud.wait_status("web/0", "active: Web server ready (v");
+    cloud.wait_status("web/1", "active: Web server ready (v");
+    cloud.wait_workers("1", &token, &[]);
+    let left = "ls -d /var/lib/concourse/worker /etc/concourse/worker* /etc/systemd/system/concourse-worker* 2>/dev/null; pgrep -a containerd; true";
+    assert_eq!(cloud.exec("1", left), "");
 }
