@@ -1,12 +1,12 @@
 //! What mends NVIDIA's driver: the kernel's part, and the libraries that must fit it (PURE).
 
-use super::{Missing, missing};
+use super::{Missing, fixes, missing};
 use crate::gpu::facts::{Facts, Machine};
 
 /// No driver of NVIDIA's has the GPU.
 pub fn driver(facts: &Facts, nouveau: bool) -> Missing {
     let install = vec![
-        format!("# on {}", if facts.in_container() { "the host" } else { "this machine" }),
+        fixes::place(facts),
         "sudo apt-get install ubuntu-drivers-common".to_owned(),
         "sudo ubuntu-drivers install --gpgpu".to_owned(),
         "sudo reboot".to_owned(),
@@ -53,10 +53,14 @@ fn secure_boot(install: Vec<String>) -> Vec<String> {
     fix
 }
 
-/// Commands that install what programs need of the driver, of a version; `None`: which one isn't known.
+/// Commands that install what programs need of the driver: of the loaded module's version, and where that can't be
+/// seen, with the driver.
 pub fn libraries(facts: &Facts) -> Vec<String> {
+    if facts.machine == Machine::Wsl {
+        return windows();
+    }
     let Some(version) = &facts.nvidia.version else {
-        return vec!["sudo ubuntu-drivers install --gpgpu".into()];
+        return vec![fixes::place(facts), "sudo ubuntu-drivers install --gpgpu".into()];
     };
     let branch = version.split('.').next().unwrap_or_default();
     // Ubuntu has each branch for desktops and for servers; one of the two has the module's version.
@@ -71,6 +75,15 @@ pub fn libraries(facts: &Facts) -> Vec<String> {
     ]
 }
 
+/// Windows has WSL's driver, and brings the libraries with it.
+pub fn windows() -> Vec<String> {
+    vec![
+        "# on Windows: update the GPU's driver, then WSL, and start it again".into(),
+        "wsl --update".into(),
+        "wsl --shutdown".into(),
+    ]
+}
+
 /// Where the reason stands.
 pub fn look() -> Vec<String> {
     vec!["nvidia-smi".into(), "sudo journalctl -k | grep -E 'NVRM|Xid'".into()]
@@ -78,6 +91,10 @@ pub fn look() -> Vec<String> {
 
 /// Two versions: in a container the host's decides, elsewhere a restart loads the one that was installed.
 pub fn mismatch(facts: &Facts, module: &str, found: &[&String]) -> Missing {
+    if facts.machine == Machine::Wsl {
+        let message = "NVIDIA's libraries are not of the driver that Windows runs: update the driver on Windows, and restart WSL";
+        return missing(message, windows());
+    }
     let has = found.first().map_or("others", |v| v.as_str());
     if facts.libraries_must_follow(module, found) {
         let driver = if facts.in_container() { "the host's driver" } else { "the driver" };
@@ -110,5 +127,27 @@ pub fn spec(facts: &Facts) -> Vec<String> {
         ],
         Machine::Wsl => vec!["sudo nvidia-ctk cdi generate --mode=wsl --output=/etc/cdi/nvidia.yaml".into()],
         _ => vec!["sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml".into()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_gets_no_driver() {
+        let facts = |machine| Facts { machine, ..Facts::default() };
+        let install = "sudo ubuntu-drivers install --gpgpu";
+        let docker = facts(Machine::Container { manager: "docker".into() });
+        assert_eq!(libraries(&docker), ["# on the host", install]);
+        assert_eq!(libraries(&facts(Machine::BareMetal)), ["# on this machine", install]);
+    }
+
+    #[test]
+    fn nothing_of_wsl_is_mended_by_apt() {
+        let wsl = Facts { machine: Machine::Wsl, ..Facts::default() };
+        let fix = mismatch(&wsl, "another version", &[]).fix;
+        assert_eq!(fix, libraries(&wsl));
+        assert!(fix.iter().all(|line| line.starts_with('#') || line.starts_with("wsl ")), "{fix:?}");
     }
 }

@@ -7,6 +7,11 @@ use crate::gpu::inventory::State;
 use crate::oci::devices::Vendor;
 use std::path::{Path, PathBuf};
 
+/// The line above commands for whoever has the kernel.
+pub fn place(facts: &Facts) -> String {
+    format!("# on {}", if facts.in_container() { "the host" } else { "this machine" })
+}
+
 /// The container's name in commands.
 pub fn container(facts: &Facts) -> String {
     match &facts.machine {

@@ -44,11 +44,7 @@ fn present(facts: &Facts) -> Checked {
         Machine::Wsl if facts.node("/dev/dxg").is_none() => {
             return Err(missing(
                 "WSL shows no GPU, /dev/dxg is missing: update WSL and the GPU's driver on Windows (wsl --update)",
-                vec![
-                    "# on Windows, then start WSL again".into(),
-                    "wsl --update".into(),
-                    "wsl --shutdown".into(),
-                ],
+                drivers::windows(),
             ));
         }
         Machine::Wsl => return Ok("Windows' GPUs behind /dev/dxg".into()),
