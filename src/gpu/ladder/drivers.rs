@@ -84,9 +84,30 @@ pub fn windows() -> Vec<String> {
     ]
 }
 
+/// What NVIDIA's module said of GPUs.
+pub const LOG: &str = "sudo journalctl -k | grep -E 'NVRM|Xid'";
+
 /// Where the reason stands.
-pub fn look() -> Vec<String> {
-    vec!["nvidia-smi".into(), "sudo journalctl -k | grep -E 'NVRM|Xid'".into()]
+pub fn look(facts: &Facts) -> Vec<String> {
+    std::iter::once("nvidia-smi".to_owned()).chain(fixes::with_kernel(facts, &[LOG])).collect()
+}
+
+/// MIG mode without a device. Of profiles, 0 alone is the same with all GPUs: the whole one.
+pub fn no_instances(facts: &Facts) -> Missing {
+    let on = if facts.in_container() { "on the host " } else { "" };
+    missing(
+        format!(
+            "MIG mode is on and no MIG device is made: {on}run sudo nvidia-smi mig -cgi 0 -C for one, or see gpu-diagnose"
+        ),
+        fixes::with_kernel(
+            facts,
+            &[
+                "sudo nvidia-smi mig -lgip # the profiles of this GPU, with their ids",
+                "sudo nvidia-smi mig -cgi 0 -C # one device, as large as the GPU; several ids, with commas, are several",
+                "sudo nvidia-smi -mig 0 # or whole GPUs again",
+            ],
+        ),
+    )
 }
 
 /// Two versions: in a container the host's decides, elsewhere a restart loads the one that was installed.
@@ -106,7 +127,7 @@ pub fn mismatch(facts: &Facts, module: &str, found: &[&String]) -> Missing {
     let message = format!(
         "NVIDIA's driver was upgraded, {module} still runs and the libraries are of {has}: restart the machine"
     );
-    missing(message, vec!["sudo reboot".into()])
+    missing(message, fixes::with_kernel(facts, &["sudo reboot"]))
 }
 
 /// The command that makes the nodes of the first MIG device; the others' are like it.

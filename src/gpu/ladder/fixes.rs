@@ -12,6 +12,26 @@ pub fn place(facts: &Facts) -> String {
     format!("# on {}", if facts.in_container() { "the host" } else { "this machine" })
 }
 
+/// Commands for whoever has the kernel: a container can't run them.
+pub fn with_kernel(facts: &Facts, commands: &[&str]) -> Vec<String> {
+    let host = facts.in_container().then(|| place(facts));
+    host.into_iter().chain(commands.iter().map(|c| (*c).to_owned())).collect()
+}
+
+/// What a restart restarts.
+pub fn whole(facts: &Facts) -> &'static str {
+    match facts.machine {
+        Machine::Lxd { .. } | Machine::Container { .. } => "the host",
+        Machine::Wsl => "WSL",
+        _ => "the machine",
+    }
+}
+
+/// The command for it.
+pub fn reboot(facts: &Facts) -> &'static str {
+    if facts.machine == Machine::Wsl { "wsl --shutdown # on Windows" } else { "sudo reboot" }
+}
+
 /// The container's name in commands.
 pub fn container(facts: &Facts) -> String {
     match &facts.machine {
@@ -75,23 +95,31 @@ pub fn absent(facts: &Facts, vendor: Vendor) -> Missing {
     missing(no_gpu(facts, Some(vendor)), fix)
 }
 
-pub fn lost(address: &str) -> Missing {
+pub fn lost(facts: &Facts, address: &str) -> Missing {
+    let whole = whole(facts);
     missing(
         format!(
-            "GPU {address} has fallen off the bus: restart the machine; if it stays away, switch it off and on"
+            "GPU {address} has fallen off the bus: restart {whole}; if it stays away, switch it off and on"
         ),
-        vec!["sudo journalctl -k | grep -iE 'NVRM|Xid|amdgpu|AER'".into(), "sudo reboot".into()],
+        with_kernel(facts, &["sudo journalctl -k | grep -iE 'NVRM|Xid|amdgpu|AER'", reboot(facts)]),
     )
 }
 
-/// It was given to a virtual machine.
-pub fn vfio(address: &str) -> Missing {
-    missing(
+/// The GPU of a vendor that was given to a virtual machine.
+pub fn vfio(facts: &Facts, vendor: Vendor) -> Option<Missing> {
+    let gpu = facts.of(vendor).find(|p| !p.lost && p.driver.as_deref() == Some("vfio-pci"))?;
+    let (address, whole) = (&gpu.address, whole(facts));
+    let id = format!("{:04x}:{:04x}", gpu.vendor, gpu.device);
+    // Most give the ids to vfio-pci as it loads; some an address to driverctl.
+    let places = "/proc/cmdline /etc/default/grub /etc/default/grub.d /etc/modprobe.d /etc/initramfs-tools";
+    let look = format!("grep -rs vfio {places} # take {id} out where it stands");
+    let unset = format!("sudo driverctl unset-override {address} # where driverctl binds it");
+    Some(missing(
         format!(
-            "GPU {address} is kept for virtual machines (vfio-pci): run sudo driverctl unset-override {address}"
+            "GPU {address} is kept for virtual machines (vfio-pci): free it as gpu-diagnose says and restart {whole}"
         ),
-        vec![format!("sudo driverctl unset-override {address}"), "sudo reboot".into()],
-    )
+        with_kernel(facts, &[&look, &unset, "sudo update-initramfs -u && sudo update-grub", "sudo reboot"]),
+    ))
 }
 
 /// Nodes that tasks can't open: they run as another user.

@@ -58,7 +58,7 @@ fn present(facts: &Facts) -> Checked {
             Ok(format!("{} by the kernel module's word", facts.nvidia.gpus.len()))
         }
         [] => Err(fixes::absent(facts, Vendor::Nvidia)),
-        all if all.iter().all(|p| p.lost) => Err(fixes::lost(&all[0].address)),
+        all if all.iter().all(|p| p.lost) => Err(fixes::lost(facts, &all[0].address)),
         all => {
             let model = |p: &Pci| facts.nvidia.gpus.get(&p.address)?.model.clone();
             let named = all.iter().map(|p| Pci { name: p.name.clone().or_else(|| model(p)), ..(*p).clone() });
@@ -79,9 +79,8 @@ fn driver(facts: &Facts) -> Checked {
     if let Some(version) = facts.nvidia.version.as_ref().filter(|_| bound) {
         return Ok(format!("nvidia {version}"));
     }
-    let first = gpus.first().map(|p| p.address.clone()).unwrap_or_default();
-    if gpus.iter().any(|p| p.driver.as_deref() == Some("vfio-pci")) {
-        return Err(fixes::vfio(&first));
+    if let Some(taken) = fixes::vfio(facts, Vendor::Nvidia) {
+        return Err(taken);
     }
     let nouveau = gpus.iter().any(|p| p.driver.as_deref() == Some("nouveau"));
     Err(drivers::driver(facts, nouveau))
@@ -188,14 +187,17 @@ fn matches(seen: &Seen) -> Checked {
     let facts = seen.facts;
     match seen.answer {
         Answer::Hung => {
+            let (whole, there) = (fixes::whole(facts), if facts.in_container() { " there" } else { "" });
             return Err(missing(
-                "NVIDIA's driver does not answer: restart the machine; journalctl -k has the reason (NVRM, Xid)",
-                vec!["sudo journalctl -k | grep -E 'NVRM|Xid'".into(), "sudo reboot".into()],
+                format!(
+                    "NVIDIA's driver does not answer: restart {whole}; journalctl -k{there} has the reason (NVRM, Xid)"
+                ),
+                fixes::with_kernel(facts, &[drivers::LOG, fixes::reboot(facts)]),
             ));
         }
         Answer::Failed { reason: Reason::Lost, .. } => {
             let lost = facts.of(Vendor::Nvidia).find(|p| p.lost).or_else(|| facts.of(Vendor::Nvidia).next());
-            return Err(fixes::lost(lost.map_or("", |p| p.address.as_str())));
+            return Err(fixes::lost(facts, lost.map_or("", |p| p.address.as_str())));
         }
         _ => {}
     }
@@ -210,7 +212,7 @@ fn matches(seen: &Seen) -> Checked {
         Some(module) => match seen.answer {
             Answer::Failed { text, .. } => Err(missing(
                 format!("NVIDIA's driver refuses: {}: see gpu-diagnose", fixes::short(text)),
-                drivers::look(),
+                drivers::look(facts),
             )),
             _ => Ok(module.clone()),
         },
@@ -249,14 +251,7 @@ fn compute(seen: &Seen) -> Checked {
     lacking.sort();
     lacking.dedup();
     if lacking.is_empty() {
-        return Err(missing(
-            "MIG mode is on and no MIG device is made: run sudo nvidia-smi mig -cgi 19 -C, or switch it off",
-            vec![
-                "sudo nvidia-smi mig -lgip # profiles".into(),
-                "sudo nvidia-smi mig -cgi 19 -C".into(),
-                "sudo nvidia-smi -mig 0 # whole GPUs again".into(),
-            ],
-        ));
+        return Err(drivers::no_instances(facts));
     }
     Err(fixes::nodes(facts, Vendor::Nvidia, &lacking, &drivers::capabilities(facts)))
 }

@@ -5,12 +5,15 @@ use crate::gpu::facts::{Facts, Machine, Pci, brand};
 use crate::oci::devices::Vendor;
 use std::path::PathBuf;
 
+/// Ubuntu's newer kernels for a release that is not.
+const HWE: &str = "sudo apt-get install linux-generic-hwe-$(lsb_release -rs)";
+
 pub fn amd(seen: &Seen) -> Ladder {
     let facts = seen.facts;
     let compute = || match facts.node("/dev/kfd") {
         Some(_) if facts.kfd.is_empty() => Err(missing(
-            "AMD's compute driver lists no GPU: it supports none of these, or the kernel is too old for them",
-            vec!["sudo journalctl -k | grep -i kfd".into()],
+            "AMD's compute driver lists no GPU: it supports none of these, or the kernel is too old: see gpu-diagnose",
+            fixes::with_kernel(facts, &["sudo journalctl -k | grep -i kfd"]),
         )),
         Some(_) => fixes::open(facts, &["/dev/kfd".into()]).map(|_| "/dev/kfd".into()),
         None => Err(kfd(facts)),
@@ -68,7 +71,7 @@ fn present(facts: &Facts, vendor: Vendor) -> Checked {
     match all.as_slice() {
         [] if facts.specs(vendor).next().is_some() => Ok("named by a CDI spec".into()),
         [] => Err(fixes::absent(facts, vendor)),
-        all if all.iter().all(|p| p.lost) => Err(fixes::lost(&all[0].address)),
+        all if all.iter().all(|p| p.lost) => Err(fixes::lost(facts, &all[0].address)),
         all => Ok(all.iter().map(|p| p.shown()).collect::<Vec<_>>().join(", ")),
     }
 }
@@ -83,21 +86,35 @@ fn bound(facts: &Facts, vendor: Vendor) -> Vec<&Pci> {
 }
 
 fn driver(facts: &Facts, vendor: Vendor) -> Checked {
-    let Some(first) = facts.of(vendor).next() else { return Ok("not visible here".into()) };
+    if facts.of(vendor).next().is_none() {
+        return Ok("not visible here".into());
+    }
     if let Some(gpu) = bound(facts, vendor).first() {
         return Ok(gpu.driver.clone().unwrap_or_default());
     }
-    if first.driver.as_deref() == Some("vfio-pci") {
-        return Err(fixes::vfio(&first.address));
+    // One that waits for a driver is nearer to working than one that somebody else has.
+    if facts.of(vendor).all(|p| p.driver.is_some())
+        && let Some(taken) = fixes::vfio(facts, vendor)
+    {
+        return Err(taken);
     }
-    let names = drivers(vendor).join(" or ");
     let maker = brand(vendor);
     let (place, host) = if facts.in_container() { ("its host", " on its host") } else { ("the kernel", "") };
+    if let Some(loaded) = drivers(vendor).iter().find(|module| facts.modules.contains(**module)) {
+        let log = format!("sudo journalctl -k | grep -iE '{loaded}|firmware'");
+        return Err(missing(
+            format!(
+                "{maker} GPU that {loaded} leaves alone, since it is too old for it: install a newer kernel or linux-firmware{host}"
+            ),
+            fixes::with_kernel(facts, &[&log, "sudo apt-get install linux-firmware", HWE, "sudo reboot"]),
+        ));
+    }
+    let names = drivers(vendor).join(" or ");
     let fix = vec![
-        format!("# {}", if facts.in_container() { "on the host" } else { "on this machine" }),
+        fixes::place(facts),
+        "# on Ubuntu's server and cloud kernels it is in a package of its own".into(),
+        "sudo apt-get install linux-modules-extra-$(uname -r)".into(),
         format!("sudo modprobe {}", drivers(vendor)[0]),
-        "sudo apt-get install linux-modules-extra-$(uname -r) # it is in there, on Ubuntu's server and cloud kernels"
-            .into(),
     ];
     Err(missing(
         format!(
