@@ -87,9 +87,14 @@ pub fn no_gpu(facts: &Facts, vendor: Option<Vendor>) -> String {
 
 pub fn absent(facts: &Facts, vendor: Vendor) -> Missing {
     let fix = match &facts.machine {
-        Machine::Vm { lxd: Some(name) } => {
-            vec!["# on the LXD host".into(), format!("lxc config device add {name} gpu gpu")]
-        }
+        // A gpu device takes one GPU into a virtual machine, and only as that starts.
+        Machine::Vm { lxd: Some(name) } => vec![
+            "# on the LXD host; ADDRESS is that of one GPU, as lspci shows it".into(),
+            "lspci -D | grep -E 'VGA|3D|Display|accelerators'".into(),
+            format!("lxc stop {name}"),
+            format!("lxc config device add {name} gpu gpu pci=ADDRESS"),
+            format!("lxc start {name}"),
+        ],
         _ => vec![],
     };
     missing(no_gpu(facts, Some(vendor)), fix)
