@@ -125,6 +125,14 @@ fn slurm() {
     GresTypes=gpu
     NodeName=gpu-1 Gres=gpu:nvidia_h200:1,gpu:amd_radeon_rx_7900_xtx:1
     ");
+    // Commas, colons and parentheses separate words of a Gres.
+    assert_snapshot!(exported(Format::Slurm, "amd-long-name"), @"
+    # gres.conf
+    NodeName=gpu-1 Name=gpu Type=amd_radeontm_pro_w7900_dual_slot_navi_31_gl-xl_workstation_engineering_sample File=/dev/dri/renderD128
+    # slurm.conf: add Gres to the line of the node
+    GresTypes=gpu
+    NodeName=gpu-1 Gres=gpu:amd_radeontm_pro_w7900_dual_slot_navi_31_gl-xl_workstation_engineering_sample:1
+    ");
     assert_snapshot!(exported(Format::Slurm, "none"), @"
     # gres.conf
     # slurm.conf: add Gres to the line of the node
@@ -132,6 +140,9 @@ fn slurm() {
     NodeName=gpu-1
     ");
 }
+
+const MIG_1: &str = "MIG-1a1b2c3d-0000-5000-8000-000000000001";
+const MIG_2: &str = "MIG-2a1b2c3d-0000-5000-8000-000000000002";
 
 /// docs.docker.com/compose/how-tos/gpu-support: `capabilities` is a must, `device_ids` excludes `count`.
 #[test]
@@ -159,6 +170,21 @@ fn docker_compose() {
         group_add:
           - "992"
     "#);
+    // Docker knows neither a Jetson's GPU nor Windows' by a name of their own.
+    for (name, id) in [("jetson-with-spec", "nvidia-tegra"), ("wsl", "nvidia-wsl")] {
+        let mut decision = decided(name);
+        decision.devices.units[0].id = id.to_owned();
+        let text = export(Format::DockerCompose, "gpu-1", &decision.devices, &decision.report.inventory);
+        assert!(text.contains("  count: all\n") && !text.contains("device_ids"), "{name}: {text}");
+    }
+    for (name, ids) in [("lxd-simulated", &["0", "1"][..]), ("nvidia-mig-chosen", &[MIG_1, MIG_2])] {
+        let parsed: serde_yaml::Value = serde_yaml::from_str(&exported(Format::DockerCompose, name)).unwrap();
+        let device = &parsed["services"]["gpu"]["deploy"]["resources"]["reservations"]["devices"][0];
+        let found: Vec<&str> =
+            device["device_ids"].as_sequence().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+        assert_eq!(found, ids, "{name}");
+        assert!(device["count"].is_null(), "{name}");
+    }
     assert_snapshot!(exported(Format::DockerCompose, "none"), @"
     # compose.yaml: a service with this machine's GPUs
     services:
@@ -206,10 +232,10 @@ fn kubernetes() {
     assert_snapshot!(exported(Format::Kubernetes, "amd-mi300-cpx"), @"
     # kubectl label --overwrite node gpu-1 …
     amd.com/gpu.device-id=74a1
-    amd.com/gpu.product-name=AMD-Instinct-MI300X
+    amd.com/gpu.product-name=AMD_Instinct_MI300X
     amd.com/gpu.vram=24G
     beta.amd.com/gpu.device-id.74a1=8
-    beta.amd.com/gpu.product-name.AMD-Instinct-MI300X=8
+    beta.amd.com/gpu.product-name.AMD_Instinct_MI300X=8
     beta.amd.com/gpu.vram.24G=8
     ");
     assert_snapshot!(exported(Format::Kubernetes, "intel-arc"), @"
@@ -218,6 +244,17 @@ fn kubernetes() {
     gpu.intel.com/device-id.0300-4680.present=true
     gpu.intel.com/device-id.0300-56a0.count=1
     gpu.intel.com/device-id.0300-56a0.present=true
+    ");
+    let media = exported(Format::Kubernetes, "nvidia-mig-media");
+    assert!(media.contains("nvidia.com/mig-1g.18gb.me.count=1\n"), "{media}");
+    assert_snapshot!(exported(Format::Kubernetes, "amd-long-name"), @"
+    # kubectl label --overwrite node gpu-1 …
+    amd.com/gpu.device-id=744c
+    amd.com/gpu.product-name=AMD_RadeonTM_PRO_W7900__Dual_Slot__Navi_31_GL-XL__Workstation
+    amd.com/gpu.vram=24G
+    beta.amd.com/gpu.device-id.744c=1
+    beta.amd.com/gpu.product-name.AMD_RadeonTM_PRO_W7900__Dual_Slot__Navi_31_GL=1
+    beta.amd.com/gpu.vram.24G=1
     ");
     // What the API server takes.
     for name in machine::trees() {

@@ -50,16 +50,21 @@ fn own(unit: &Unit) -> Vec<&PathBuf> {
     if of_nvidia.is_empty() { nodes } else { of_nvidia }
 }
 
-/// gres.conf(5): `Type` is the product as `AutoDetect` would name it; MIG devices are several files each.
+/// The product as Slurm's `AutoDetect` would name it, without the characters that separate words of a `Gres`.
+fn slurm_type(unit: &Unit) -> String {
+    let name = unit.model.as_deref().unwrap_or_default().replace(" MIG ", " ").to_lowercase();
+    let fits = |c: &char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_.+-".contains(*c);
+    let words = name.split_whitespace().map(|w| w.chars().filter(fits).collect::<String>());
+    let kind = words.filter(|w| !w.is_empty()).collect::<Vec<_>>().join("_");
+    if kind.is_empty() { word(unit.vendor).to_owned() } else { kind }
+}
+
+/// gres.conf(5): MIG devices are several files each.
 fn slurm(host: &str, devices: &Devices) -> Vec<String> {
-    let kind = |unit: &Unit| {
-        let name = unit.model.as_deref().unwrap_or(word(unit.vendor)).replace(" MIG ", " ");
-        name.split_whitespace().collect::<Vec<_>>().join("_").to_lowercase()
-    };
     let mut counts: Vec<(String, usize)> = vec![];
     let mut lines = vec!["# gres.conf".to_owned()];
     for unit in &devices.units {
-        let kind = kind(unit);
+        let kind = slurm_type(unit);
         let files: Vec<String> = own(unit).iter().map(|n| n.display().to_string()).collect();
         let key = if files.len() > 1 { "MultipleFiles" } else { "File" };
         lines.push(format!("NodeName={host} Name=gpu Type={kind} {key}={}", files.join(",")));
@@ -78,6 +83,16 @@ fn slurm(host: &str, devices: &Devices) -> Vec<String> {
     lines
 }
 
+/// What Docker's driver of NVIDIA calls a unit; `None`: it takes a Jetson's and Windows' GPUs only as all there are.
+fn docker_id(unit: &Unit) -> Option<&str> {
+    if ["nvidia-tegra", "nvidia-wsl"].contains(&unit.id.as_str()) {
+        return None;
+    }
+    let index = || unit.names.iter().find(|name| name.bytes().all(|b| b.is_ascii_digit() || b == b':'));
+    let uuid = unit.id.starts_with("GPU-") || unit.id.starts_with("MIG-");
+    Some(if uuid { &unit.id } else { index().unwrap_or(&unit.id) })
+}
+
 /// Docker's driver of NVIDIA takes ids; GPUs of others are plain devices with the groups that own them.
 fn compose(devices: &Devices) -> Vec<String> {
     let of = |vendor: Vendor| devices.units.iter().filter(move |u| u.vendor == vendor);
@@ -89,8 +104,13 @@ fn compose(devices: &Devices) -> Vec<String> {
             ["deploy:", "  resources:", "    reservations:", "      devices:"].map(|l| format!("    {l}")),
         );
         lines.push("            - driver: nvidia".into());
-        lines.push("              device_ids:".into());
-        lines.extend(of(Vendor::Nvidia).map(|u| format!("                - {:?}", u.id)));
+        match of(Vendor::Nvidia).map(docker_id).collect::<Option<Vec<&str>>>() {
+            Some(ids) => {
+                lines.push("              device_ids:".into());
+                lines.extend(ids.iter().map(|id| format!("                - {id:?}")));
+            }
+            None => lines.push("              count: all".into()),
+        }
         lines.push("              capabilities: [gpu]".into());
     }
     let mut nodes = vec![];
@@ -173,6 +193,8 @@ fn nvidia_labels(devices: &Devices, units: &[&Unit], labels: &mut BTreeMap<Strin
         set("mig.strategy", "mixed".into());
     }
     for (profile, (count, memory)) in profiles {
+        // As NVIDIA's device plugin names the resource: a key has no `+`.
+        let profile = value_of(&profile.replace('+', "."));
         set(&format!("mig-{profile}.count"), count.to_string());
         if let Some(memory) = memory {
             set(&format!("mig-{profile}.memory"), memory.to_string());
@@ -217,7 +239,8 @@ fn other_labels(
     }
     // The labeller writes one label where all GPUs are the same, and counts where they differ.
     let vram = units.iter().filter_map(|u| u.memory_mib).map(|m| format!("{}G", gib(m)));
-    let product = units.iter().filter_map(|u| model(u).0);
+    let product = units.iter().filter_map(|u| u.model.as_deref());
+    let product = product.map(|name| name.replace(' ', "_").replace(['(', ')'], ""));
     let id = counts.iter().flat_map(|(id, n)| std::iter::repeat_n(id[5..].to_owned(), *n));
     for (name, values) in
         [("device-id", id.collect::<Vec<_>>()), ("vram", vram.collect()), ("product-name", product.collect())]
@@ -232,12 +255,15 @@ fn other_labels(
             labels.insert(format!("amd.com/gpu.{name}"), value.clone());
         }
         for (value, count) in &sorted {
-            labels.insert(format!("beta.amd.com/gpu.{name}.{}", value_of(value)), count.to_string());
+            labels.insert(
+                format!("beta.amd.com/{}", value_of(&format!("gpu.{name}.{value}"))),
+                count.to_string(),
+            );
         }
     }
 }
 
-/// What a label's value may hold: 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
+/// What a label's value may hold, and its name after the prefix: 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
 fn value_of(text: &str) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let cut: String = text.chars().map(fits).take(63).collect();
