@@ -220,6 +220,8 @@ impl Request {
                 None => others && (counts || !self.image.contains(&(unit.vendor, Choice::None))),
             })
             .collect();
+        let untold = found.iter().filter(|u| u.memory_mib.is_none() && self.is_model(u)).count();
+        let untold = if self.memory_mib.is_some() { untold } else { 0 };
         found.retain(|unit| self.fits(unit));
         let Some(asked) = &self.asked else { return Ok((found, None)) };
         let count = match self.count {
@@ -229,7 +231,7 @@ impl Request {
             None => None,
         };
         if found.is_empty() || count.is_some_and(|count| count > found.len()) {
-            return Err(too_few(&format!("{asked}{}", self.kind()), found.len()));
+            return Err(too_few(&format!("{asked}{}", self.kind()), found.len(), untold));
         }
         Ok((found, count))
     }
@@ -244,7 +246,7 @@ impl Request {
         let own = || units.iter().copied().filter(move |unit| unit.vendor == vendor);
         let names = match choice {
             Choice::None => return Ok(vec![]),
-            Choice::All if own().next().is_none() => return Err(too_few(&format!("{variable}=all"), 0)),
+            Choice::All if own().next().is_none() => return Err(too_few(&format!("{variable}=all"), 0, 0)),
             Choice::All => return Ok(own().collect()),
             Choice::Named(names) => names,
         };
@@ -264,11 +266,15 @@ impl Request {
         Ok(found)
     }
 
-    fn fits(&self, unit: &Unit) -> bool {
+    fn is_model(&self, unit: &Unit) -> bool {
         let model =
             |model: &String| unit.model.as_ref().is_some_and(|m| m.to_lowercase().contains(model.as_str()));
+        self.model.as_ref().is_none_or(model)
+    }
+
+    fn fits(&self, unit: &Unit) -> bool {
         let memory = |wanted: u64| unit.memory_mib.is_some_and(|has| has / self.sharers >= wanted);
-        self.model.as_ref().is_none_or(model) && self.memory_mib.is_none_or(memory)
+        self.is_model(unit) && self.memory_mib.is_none_or(memory)
     }
 
     /// The conditions besides the first one.
@@ -285,14 +291,19 @@ fn ask(units: &[&Unit], count: usize) -> Ask {
     Ask { units: units.iter().map(|unit| unit.id.clone()).collect(), count }
 }
 
-fn too_few(asked: &str, fit: usize) -> Refusal {
+/// `untold`: units that would do, if only their drivers told how much memory they have.
+fn too_few(asked: &str, fit: usize, untold: usize) -> Refusal {
+    let untold = match untold {
+        0 => String::new(),
+        n => format!(" ({n} more without GPU_MEMORY_MIN, since the driver does not tell their memory)"),
+    };
     let fit = match fit {
         0 => "no GPU fits".to_owned(),
         1 => "only 1 GPU fits".to_owned(),
         n => format!("only {n} GPUs fit"),
     };
     Refusal::new(format!(
-        "the task asks for {asked}, and {fit} on this worker: ask for less in the task's params, or give the step the tags \
+        "the task asks for {asked}, and {fit} on this worker{untold}: ask for less in the task's params, or give the step the tags \
          of a worker that has it"
     ))
 }

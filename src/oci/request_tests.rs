@@ -58,6 +58,22 @@ fn a_shared_unit_promises_a_share_of_its_memory() {
 }
 
 #[test]
+fn memory_that_nobody_tells_is_said_to_be_the_reason() {
+    let mut units = three();
+    units[0].memory_mib = None;
+    let why = |words: &str| chosen(Asked, words, &units);
+    assert_eq!(why("| GPU_MEMORY_MIN=16GiB"), "GPU-b");
+    assert_eq!(
+        why("| GPU_COUNT=3 GPU_MEMORY_MIN=16GiB"),
+        "! the task asks for GPU_COUNT=3 with GPU_MEMORY_MIN=16384MiB, and only 2 GPUs fit on this worker (1 more without \
+         GPU_MEMORY_MIN, since the driver does not tell their memory): ask for less in the task's params, or give the \
+         step the tags of a worker that has it"
+    );
+    assert!(!why("| GPU_MODEL=4090 GPU_MEMORY_MIN=99GiB").contains("does not tell"), "another model");
+    assert!(!why("| GPU_COUNT=9").contains("does not tell"), "no memory was asked for");
+}
+
+#[test]
 fn tasks_are_told_by_their_mounts() {
     for (path, task) in [
         ("/tmp/build/b5624d5c", true),

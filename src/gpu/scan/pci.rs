@@ -46,11 +46,19 @@ fn gpu(look: &Look, address: &str) -> Option<Pci> {
     Some(gpu)
 }
 
-/// Memory of its own, where the kernel's driver tells it; processor graphics have none.
+/// Memory of its own, where the driver tells it; processor graphics have none. Of the kernel's own drivers neither does
+/// (only by ioctl, which may wake a GPU that sleeps, and hang); those of Intel's packages do: xe for each tile of the
+/// chip (`physical_vram_size_bytes`), i915 for the card (`lmem_total_bytes`).
 fn intel_memory(look: &Look, address: &str) -> Option<u64> {
-    let dir = format!("/sys/bus/pci/devices/{address}/drm");
-    let card = look.names(&dir).into_iter().find(|n| n.starts_with("card"))?;
-    look.number(format!("{dir}/{card}/lmem_total_bytes"))
+    let dir = format!("/sys/bus/pci/devices/{address}");
+    let below = |dir: &str, start: &str, file: &str| -> Vec<u64> {
+        let found = look.names(dir).into_iter().filter(|name| name.starts_with(start));
+        found.filter_map(|name| look.number(format!("{dir}/{name}/{file}"))).collect()
+    };
+    let tiles = below(&dir, "tile", "physical_vram_size_bytes");
+    let cards = below(&format!("{dir}/drm"), "card", "lmem_total_bytes");
+    let tiles = (!tiles.is_empty()).then(|| tiles.into_iter().fold(0, u64::saturating_add));
+    tiles.or(cards.first().copied())
 }
 
 /// `card0` and `renderD128`, each with the address of its PCI device; connectors (`card0-DP-1`) are none.
