@@ -19,7 +19,7 @@ use real::real;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_concourse-gpu");
@@ -166,6 +166,10 @@ fn a_child_that_crashes_is_told() {
     assert!(matches!(absent.ask(&[]), Answer::Failed { .. }));
 }
 
+fn paths(out: &Path, trees: Option<Trees>) -> Paths {
+    Paths { wanted: out.join("gpu.json"), out: out.into(), trees, locked: || {}, before_tree: || {} }
+}
+
 /// A machine's GPUs written by `refresh`, then again with other answers.
 struct Run {
     machine: Machine,
@@ -186,7 +190,7 @@ impl Run {
 
     fn refresh_with(&self, script: &str, trees: Option<Trees>) -> Report {
         let out = self.out.path();
-        let paths = Paths { wanted: out.join("gpu.json"), out: out.into(), trees, before_tree: || {} };
+        let paths = paths(out, trees);
         let lstat = |path: &Path| self.machine.lstat(path);
         refresh(&Look::with(self.machine.dir.path(), &lstat), &asker(out, script, 300), &paths).unwrap()
     }
@@ -277,6 +281,24 @@ fn many_at_once_write_whole_files() {
     assert!(report.blocked.is_some());
     let left: Vec<_> = fs::read_dir(run.out.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left.len(), 4, "gpu.json, the two and the lock: {left:?}");
+}
+
+/// Its time begins when the others have had theirs.
+#[test]
+fn the_time_of_a_look_begins_with_its_turn() {
+    static LOCK: OnceLock<PathBuf> = OnceLock::new();
+    static TURNS: Mutex<Vec<bool>> = Mutex::new(vec![]);
+    let run = Run::new("lxd-simulated");
+    LOCK.set(run.out.path().join("lock")).unwrap();
+    let locked = || {
+        let others = fs::File::open(LOCK.get().unwrap()).unwrap().try_lock();
+        TURNS.lock().unwrap().push(matches!(others, Err(fs::TryLockError::WouldBlock)));
+    };
+    let paths = Paths { locked, ..paths(run.out.path(), None) };
+    let (look, asker) = (Look::at(run.machine.dir.path()), asker(run.out.path(), "exit 1", 300));
+    refresh(&look, &asker, &paths).unwrap();
+    restore(&look, &asker, &paths).unwrap();
+    assert_eq!(*TURNS.lock().unwrap(), [true, true], "once for each, and when nobody else has the lock");
 }
 
 #[test]
@@ -502,7 +524,7 @@ fn the_persistence_mode_is_left_as_it_was_found() {
     run.refresh(&changes);
     assert_eq!((on().as_str(), note.exists()), ("01", true));
     let out = run.out.path();
-    let paths = Paths { wanted: out.join("gpu.json"), out: out.into(), trees: None, before_tree: || {} };
+    let paths = paths(out, None);
     let lstat = |path: &Path| run.machine.lstat(path);
     restore(&Look::with(run.machine.dir.path(), &lstat), &asker(out, &changes, 2000), &paths).unwrap();
     assert_eq!((on().as_str(), note.exists()), ("1", false));

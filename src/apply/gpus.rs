@@ -2,23 +2,37 @@
 
 use super::{Outcome, Trouble};
 use crate::gpu::trial::{self, Asked, Verdict};
-use crate::host::cmd::{cmd, tail};
+use crate::host::cmd::{Output, cmd, tail};
 use crate::host::fs::{self, Root, write_atomic};
 use crate::juju::tools;
 use crate::paths;
 use anyhow::Result;
+use nix::sys::signal::Signal;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// The program bounds itself: at 20 s, and at 75 s where it has to copy a driver's files.
+/// The program bounds itself: its turn comes within 75 s, then it has 20 s, and 75 s where it has to copy a driver's files.
 const PATIENCE: Duration = Duration::from_secs(110);
 
 /// Looks, and leaves what was seen for the next observation.
 pub fn look() -> Outcome {
     match cmd(paths::GPU_PROGRAM).arg("refresh").deadline(PATIENCE).output() {
         Ok(out) if out.status.success() => Ok(Ok(())),
-        Ok(out) => Ok(Err(Trouble(format!("The GPUs can't be looked at: {}", tail(&out.stderr))))),
+        Ok(out) => Ok(Err(Trouble(format!("The GPUs can't be looked at: {}", complaint(&out))))),
         Err(why) => Ok(Err(Trouble(format!("The GPUs can't be looked at: {why:#}")))),
+    }
+}
+
+/// Why a look came to nothing: the alarm that bounds it ends it without a word.
+fn complaint(out: &Output) -> String {
+    match tail(&out.stderr) {
+        "" if out.status.signal() == Some(Signal::SIGALRM as i32) => {
+            "it did not end in time: another look or the driver holds it up; journalctl -u concourse-gpu tells"
+                .to_owned()
+        }
+        "" => format!("it ended with {} and without a word", out.status),
+        said => said.to_owned(),
     }
 }
 
@@ -93,4 +107,17 @@ pub fn watch(on: bool) -> Result<()> {
         cmd("systemctl").args(["stop", "--quiet", "concourse-gpu-tell.service"]).output()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_says_nothing_still_has_a_reason() {
+        let why = |script: &str| complaint(&cmd("sh").args(["-c", script]).output().unwrap());
+        assert!(why("kill -ALRM $$").starts_with("it did not end in time: another look or the driver"));
+        assert_eq!(why("exit 3"), "it ended with exit status: 3 and without a word");
+        assert_eq!(why("echo why >&2; kill -ALRM $$"), "why");
+    }
 }

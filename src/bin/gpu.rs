@@ -29,6 +29,9 @@ const USAGE: &str =
 /// Of one look; who waits for us has other things to do. What is written last stays.
 const SECONDS: u32 = 20;
 
+/// Of waiting for other looks: of them the longest makes a driver tree.
+const TURN: u32 = COPYING;
+
 /// As long as things change while they are looked at.
 const LOOKS: u32 = 3;
 
@@ -108,18 +111,20 @@ fn run(args: &[String]) -> Result<String> {
         wanted: option("--policy", wanted::PATH),
         out: option("--out", "/run/concourse-gpu"),
         trees: (root == Path::new("/")).then_some(trees),
+        locked: || _ = alarm::set(SECONDS),
         before_tree: || _ = alarm::set(COPYING),
     };
     let program = std::env::current_exe().context("this program's path is not known")?;
     let asker =
         Asker { program, args: vec!["nvml".into()], deadline: ANSWER, stuck: files.out.join("stuck") };
+    alarm::set(TURN);
     if command == "restore" {
         return restore(&Look::at(&root), &asker, &files).map(|()| String::new());
     }
     let mut looks = 0;
     let report = loop {
         settle(&root.join("dev"));
-        alarm::set(SECONDS);
+        alarm::set(TURN);
         let before = Stamp::of(&root);
         let report = refresh(&Look::at(&root), &asker, &files)?;
         looks += 1;

@@ -35,6 +35,8 @@ pub struct Paths {
     pub out: PathBuf,
     /// Driver trees; `None`: none are made, as for a root that is not this machine's.
     pub trees: Option<Trees>,
+    /// Called when it is our turn: the time that another look took is none of ours.
+    pub locked: fn(),
     /// Called before a tree is made: where `/usr` is on another file system, some hundred MiB are copied.
     pub before_tree: fn(),
 }
@@ -104,6 +106,7 @@ fn lock(paths: &Paths) -> Result<File> {
     crate::host::fs::make_dir(&paths.out)?;
     let lock = File::create(paths.out.join("lock")).context("failed to make the lock")?;
     lock.lock().context("failed to lock")?;
+    (paths.locked)();
     Ok(lock)
 }
 
