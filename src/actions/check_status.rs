@@ -7,11 +7,11 @@ use crate::packages::Ledger;
 use crate::status::findings;
 use crate::step::Level;
 use crate::view::database::{Database, database};
-use crate::view::gpu;
 use crate::view::roles::roles;
 use crate::view::tsa::registration;
 use crate::view::version::{Wanted, wanted};
 use crate::view::workers::workers;
+use crate::view::{gpu, packages};
 use crate::world::{Role, Worker, World};
 
 /// Which steps see what, and what is no folder although it may be meant as one.
@@ -69,7 +69,8 @@ pub fn report(world: &World, verbose: bool) -> Answer {
         if let Some(report) = gpu::report(world) {
             let summary =
                 report.blocked.clone().or(report.summary.clone()).unwrap_or_else(|| "no GPU".to_owned());
-            say("gpus", std::iter::once(summary).chain(report.notes.clone()).collect::<Vec<_>>().join("\n"));
+            let notes = report.notes.iter().cloned().chain(packages::other_branch(world));
+            say("gpus", std::iter::once(summary).chain(notes).collect::<Vec<_>>().join("\n"));
         }
         say("folders", folders(world));
         say("volumes", volumes(&Worker::Main));

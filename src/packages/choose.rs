@@ -116,6 +116,11 @@ pub fn driver(
     })
 }
 
+/// The branch of a driver's package, as its name ends: of `nvidia-headless-no-dkms-550-server`.
+pub fn branch_of(name: &str) -> Option<DriverBranch> {
+    name.strip_prefix(DRIVER_NAMES[0])?.parse().ok()
+}
+
 /// `nvidia-headless-no-dkms-550-server`
 fn server_branch(name: &str) -> Option<u32> {
     let rest = name.strip_prefix(DRIVER_NAMES[0])?;

@@ -24,6 +24,7 @@ mod source;
 use crate::install::Proxy;
 use crate::parse::DriverBranch;
 pub use apt::Limits;
+pub use choose::branch_of;
 pub use install::install;
 pub use ledger::{Entry, Ledger, Purpose};
 pub use remove::remove;

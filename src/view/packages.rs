@@ -3,7 +3,7 @@
 use super::gpu::{report, wanted};
 use crate::install::Proxy;
 use crate::oci::devices::Vendor;
-use crate::packages::{Limits, Order, Purpose, Repository, What};
+use crate::packages::{Limits, Order, Purpose, Repository, What, branch_of};
 use crate::parse::Secret;
 use crate::world::World;
 use sha2::{Digest, Sha256};
@@ -68,6 +68,22 @@ pub fn unwanted(world: &World) -> Vec<Purpose> {
 pub fn waits_for_restart(world: &World) -> bool {
     let ledger = &world.machine.packages;
     ledger.has(Purpose::Driver) && ledger.driver_boot.as_ref() == Some(&world.machine.boot)
+}
+
+/// What to do where the charm has installed a driver, and the option asks for another one since: the loaded one stays
+/// until a restart, which the charm does not do, and two don't go together.
+pub fn other_branch(world: &World) -> Option<String> {
+    let wanted = world.config.as_ref().filter(|config| config.install_drivers)?.driver_branch?;
+    let ledger = &world.machine.packages.packages;
+    let drivers = ledger.iter().filter(|(_, entry)| entry.purpose == Purpose::Driver);
+    let installed = drivers.filter_map(|(name, _)| branch_of(name)).next()?;
+    // GPUs that only the open module drives get that of the same branch.
+    (wanted != installed && wanted.opened(true) != installed).then(|| {
+        format!(
+            "nvidia-driver-branch={wanted}, and the charm has installed {installed}: to exchange it set enable-gpu=false, \
+             restart the machine when its packages are gone, and set enable-gpu=true"
+        )
+    })
 }
 
 /// The sentence for the status, in place of the ladder's, which knows nothing of the charm's packages.

@@ -96,6 +96,32 @@ fn drivers_are_for_who_asks_and_wait_for_a_restart_if_they_must() {
     ");
 }
 
+/// Two drivers don't go together, and the loaded one stays until a restart.
+#[test]
+fn another_branch_is_for_the_operator_to_exchange() {
+    use concourse_ci_machine::actions::{Action, answer};
+    use concourse_ci_machine::packages::{Entry, Purpose};
+    let told = |installed: &str, wanted: &str| {
+        let mut unit = lacking(Lacks::default()).config("install-drivers", true);
+        unit = unit.config("nvidia-driver-branch", wanted);
+        let driver = Entry { purpose: Purpose::Driver, held: false };
+        for name in ["linux-modules-nvidia-", "nvidia-headless-no-dkms-"] {
+            unit.world.machine.packages.packages.insert(format!("{name}{installed}"), driver.clone());
+        }
+        answer(&Action::CheckStatus { verbose: false }, &unit.world).results["gpus"].clone()
+    };
+    assert_snapshot!(told("550-server", "580-server"), @"
+    GPU: 2x NVIDIA
+    nvidia-driver-branch=580-server, and the charm has installed 550-server: to exchange it set enable-gpu=false, restart the machine when its packages are gone, and set enable-gpu=true
+    ");
+    for (installed, wanted) in
+        [("550-server", "auto"), ("550-server", "550-server"), ("580-server-open", "580-server")]
+    {
+        assert!(!told(installed, wanted).contains("exchange"), "{installed} for {wanted}");
+    }
+    assert!(told("580-server", "580-server-open").contains("exchange"), "the open module was asked for");
+}
+
 #[test]
 fn nobody_waits_for_the_toolkit() {
     use concourse_ci_machine::view::packages::circumstances;
