@@ -114,6 +114,40 @@ fn every_sentence_is_short_and_says_what_to_do() {
     }
 }
 
+/// Two devices of LXD for one node keep a container from starting; of one name, the container's own takes the place of
+/// the profile's.
+#[test]
+fn lxc_commands_call_devices_as_the_profile_does() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charm/lxd-profile.yaml");
+    let profile: serde_yaml::Value = serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let devices = profile["devices"].as_mapping().unwrap();
+    let name_of = |path: &str| {
+        devices
+            .iter()
+            .find(|(_, device)| device["path"].as_str() == Some(path))
+            .map(|(name, _)| name.as_str().unwrap())
+    };
+    for node in 128..192 {
+        assert_eq!(name_of(&format!("/dev/dri/renderD{node}")), Some(&*format!("renderd{node}")));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for name in trees() {
+        let ladders = decided(&Machine::load(&name)).report.ladders;
+        let missing = ladders.iter().filter_map(|l| l.missing()).map(|(_, missing)| missing);
+        for line in missing.flat_map(|missing| &missing.fix) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let Some(at) = words.windows(4).position(|w| w == ["lxc", "config", "device", "add"]) else {
+                continue;
+            };
+            let Some(path) = words.iter().find_map(|word| word.strip_prefix("path=")) else { continue };
+            let expected = name_of(path).unwrap_or(words[at + 5]);
+            assert_eq!(words[at + 5], expected, "{name}: {line}");
+            seen.insert(expected.to_owned());
+        }
+    }
+    assert!(["renderd128", "kfd", "nvidia0"].iter().all(|name| seen.contains(*name)), "{seen:?}");
+}
+
 /// Twice is once, also through the files.
 #[test]
 fn what_is_written_is_what_is_read() {

@@ -40,11 +40,14 @@ pub fn container(facts: &Facts) -> String {
     }
 }
 
-/// `lxc config device add` for a node of the host. The device is called as the node; tasks are no root, so everybody
-/// may open it.
+/// What the charm's LXD profile calls a node: a device of the same name takes its place, of another name clashes.
+fn lxd_name(node: &Path) -> String {
+    node.file_name().unwrap_or_default().to_string_lossy().to_lowercase()
+}
+
+/// `lxc config device add` for a node of the host. Tasks are no root, so everybody may open it.
 pub fn lxc_node(facts: &Facts, node: &Path) -> String {
-    let (path, name) = (node.display(), node.file_name().unwrap_or_default().to_string_lossy());
-    let to = container(facts);
+    let (path, name, to) = (node.display(), lxd_name(node), container(facts));
     format!("lxc config device add {to} {name} unix-char source={path} path={path} mode=0666 required=false")
 }
 
@@ -135,7 +138,7 @@ pub fn closed(facts: &Facts, nodes: &[&Path]) -> Missing {
             let to = container(facts);
             let mut lines = vec!["# on the LXD host".to_owned()];
             for node in nodes {
-                let name = node.file_name().unwrap_or_default().to_string_lossy();
+                let name = lxd_name(node);
                 lines.push(format!(
                     "lxc config device set {to} {name} mode=0666 || {}",
                     lxc_node(facts, node)

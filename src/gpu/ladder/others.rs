@@ -24,7 +24,7 @@ pub fn amd(seen: &Seen) -> Ladder {
             &|| present(facts, Vendor::Amd),
             &|| driver(facts, Vendor::Amd),
             &|| nodes(facts, Vendor::Amd),
-            &|| fixes::open(facts, &renders(facts, Vendor::Amd)),
+            &|| fixes::open(facts, &given(facts, Vendor::Amd)),
             &|| Ok("ROCm comes with the task's image".into()),
             &|| Ok("any ROCm that knows the chip fits".into()),
             &compute,
@@ -41,7 +41,7 @@ pub fn intel(seen: &Seen) -> Ladder {
             &|| present(facts, Vendor::Intel),
             &|| driver(facts, Vendor::Intel),
             &|| nodes(facts, Vendor::Intel),
-            &|| fixes::open(facts, &renders(facts, Vendor::Intel)),
+            &|| fixes::open(facts, &given(facts, Vendor::Intel)),
             &|| Ok("Level Zero and OpenCL come with the task's image".into()),
             &|| Ok("any version that knows the chip fits".into()),
             &|| Ok("the render node is all".into()),
@@ -135,10 +135,12 @@ fn renders(facts: &Facts, vendor: Vendor) -> Vec<PathBuf> {
     }
     names.sort();
     names.dedup();
-    let paths: Vec<PathBuf> = names.into_iter().map(|n| PathBuf::from("/dev/dri").join(n)).collect();
-    let here: Vec<PathBuf> = paths.iter().filter(|p| facts.node(p).is_some()).cloned().collect();
-    // A container that has some of its host's GPUs has what it was given.
-    if here.is_empty() { paths } else { here }
+    names.into_iter().map(|n| PathBuf::from("/dev/dri").join(n)).collect()
+}
+
+/// Those that are there: a container that has some of its host's GPUs has what it was given.
+fn given(facts: &Facts, vendor: Vendor) -> Vec<PathBuf> {
+    renders(facts, vendor).into_iter().filter(|n| facts.node(n).is_some()).collect()
 }
 
 fn nodes(facts: &Facts, vendor: Vendor) -> Checked {
@@ -148,7 +150,10 @@ fn nodes(facts: &Facts, vendor: Vendor) -> Checked {
     }
     let here = wanted.iter().filter(|p| facts.node(p).is_some()).count();
     if here > 0 {
-        return Ok(format!("{here} in /dev/dri"));
+        return Ok(match facts.in_container() && here < wanted.len() {
+            true => format!("{here} of the host's {} are passed on", wanted.len()),
+            false => format!("{here} in /dev/dri"),
+        });
     }
     if wanted.is_empty() {
         wanted.push("/dev/dri/renderD128".into());
