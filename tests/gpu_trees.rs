@@ -114,8 +114,8 @@ fn every_sentence_is_short_and_says_what_to_do() {
     }
 }
 
-/// Two devices of LXD for one node keep a container from starting; of one name, the container's own takes the place of
-/// the profile's.
+/// A container's own device takes the place of the profile's of the same name. Under another name it stands beside it,
+/// and which of the two has its way with the node isn't said anywhere.
 #[test]
 fn lxc_commands_call_devices_as_the_profile_does() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charm/lxd-profile.yaml");

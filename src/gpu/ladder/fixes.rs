@@ -40,7 +40,8 @@ pub fn container(facts: &Facts) -> String {
     }
 }
 
-/// What the charm's LXD profile calls a node: a device of the same name takes its place, of another name clashes.
+/// What the charm's LXD profile calls a node: a device of that name takes the place of the profile's, and one of another
+/// name would stand beside it.
 fn lxd_name(node: &Path) -> String {
     node.file_name().unwrap_or_default().to_string_lossy().to_lowercase()
 }
