@@ -80,8 +80,8 @@ pub fn other_branch(world: &World) -> Option<String> {
     // GPUs that only the open module drives get that of the same branch.
     (wanted != installed && wanted.opened(true) != installed).then(|| {
         format!(
-            "nvidia-driver-branch={wanted}, and the charm has installed {installed}: to exchange it set enable-gpu=false, \
-             restart the machine when its packages are gone, and set enable-gpu=true"
+            "nvidia-driver-branch={wanted}, and the charm has installed {installed}: to exchange it set \
+             compute-runtime=none, restart the machine when its packages are gone, and set it back"
         )
     })
 }

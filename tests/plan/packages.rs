@@ -112,7 +112,7 @@ fn another_branch_is_for_the_operator_to_exchange() {
     };
     assert_snapshot!(told("550-server", "580-server"), @"
     GPU: 2x NVIDIA
-    nvidia-driver-branch=580-server, and the charm has installed 550-server: to exchange it set enable-gpu=false, restart the machine when its packages are gone, and set enable-gpu=true
+    nvidia-driver-branch=580-server, and the charm has installed 550-server: to exchange it set compute-runtime=none, restart the machine when its packages are gone, and set it back
     ");
     for (installed, wanted) in
         [("550-server", "auto"), ("550-server", "550-server"), ("580-server-open", "580-server")]

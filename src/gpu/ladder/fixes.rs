@@ -77,10 +77,12 @@ pub fn nodes(facts: &Facts, vendor: Vendor, nodes: &[PathBuf], make: &str) -> Mi
 /// There is none on the bus. `None`: of any vendor.
 pub fn no_gpu(facts: &Facts, vendor: Option<Vendor>) -> String {
     let what = vendor.map_or("GPU of NVIDIA, AMD or Intel".to_owned(), |v| format!("{} GPU", brand(v)));
-    let cure = "use another machine, or set enable-gpu=false";
+    let cure = "use another machine, or set compute-runtime=none";
     match &facts.machine {
         Machine::Vm { .. } => {
-            format!("No {what} in this virtual machine: pass one on from its host, or set enable-gpu=false")
+            format!(
+                "No {what} in this virtual machine: pass one on from its host, or set compute-runtime=none"
+            )
         }
         Machine::Lxd { .. } | Machine::Container { .. } => {
             format!("No {what} in the host of this container: {cure}")
