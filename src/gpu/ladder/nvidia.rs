@@ -38,6 +38,11 @@ fn by_spec(facts: &Facts) -> bool {
         && facts.specs(Vendor::Nvidia).next().is_some()
 }
 
+/// Whether the driver has such a node for all GPUs together; one that is simulated has what its spec names.
+fn has(facts: &Facts, node: &Path) -> bool {
+    !by_spec(facts) || facts.specs(Vendor::Nvidia).any(|spec| spec.nodes.iter().any(|named| named == node))
+}
+
 fn present(facts: &Facts) -> Checked {
     let all: Vec<&Pci> = facts.of(Vendor::Nvidia).collect();
     match facts.machine {
@@ -119,15 +124,14 @@ fn nodes(facts: &Facts) -> Checked {
     let here = wanted.iter().filter(|n| facts.node(n).is_some()).count();
     let control = Path::new("/dev/nvidiactl");
     let mut lacking: Vec<PathBuf> = if here == 0 { wanted.clone() } else { vec![] };
-    if facts.node(control).is_none() && !by_spec(facts) {
+    if facts.node(control).is_none() && has(facts, control) {
         lacking.push(control.into());
     }
     if lacking.is_empty() {
         return Ok(format!("{here} of {} GPUs", wanted.len()));
     }
-    lacking.extend(
-        uvm().into_iter().filter(|n| facts.in_container() && facts.node(n).is_none() && !by_spec(facts)),
-    );
+    let uvm = uvm().into_iter().filter(|n| facts.in_container() && facts.node(n).is_none() && has(facts, n));
+    lacking.extend(uvm);
     Err(fixes::nodes(facts, Vendor::Nvidia, &lacking, LOAD))
 }
 
@@ -222,10 +226,10 @@ fn matches(seen: &Seen) -> Checked {
 
 fn compute(seen: &Seen) -> Checked {
     let facts = seen.facts;
-    if other_kind(facts) || by_spec(facts) {
+    let node = Path::new("/dev/nvidia-uvm");
+    if other_kind(facts) || !has(facts, node) {
         return Ok("not needed".into());
     }
-    let node = Path::new("/dev/nvidia-uvm");
     if facts.node(node).is_none() {
         let lacking: Vec<PathBuf> = uvm().into_iter().filter(|n| facts.node(n).is_none()).collect();
         let mut made = fixes::nodes(facts, Vendor::Nvidia, &lacking, "sudo nvidia-modprobe -u -c 0");

@@ -224,7 +224,8 @@ fn mended_as_printed(cloud: &Cloud) {
         }
     });
     shows(cloud, "small", 2);
-    assert_eq!(start_task(cloud, "small", LOOK).wait().1[0], "nodes: nvidia-uvm nvidia14 nvidia15 nvidiactl");
+    let seen = start_task_with(cloud, "small", LOOK, &["GPU_COUNT=2"]).wait().1;
+    assert_eq!(seen[0], "nodes: nvidia-uvm nvidia14 nvidia15 nvidiactl");
 }
 
 /// What a driver holds in the kernel can't be ended, and is left behind: no worker waits for it.
