@@ -6,8 +6,9 @@ use crate::host::fs::Root;
 use crate::host::http;
 use crate::observe::containers::busy;
 use crate::observe::services::services;
-use crate::observe::{is_linked, lasting_link};
+use crate::observe::{lasting_link, linked};
 use crate::step::Farewell;
+use crate::view::farewell::{Leaving, Next, next};
 use crate::view::tsa::registration;
 use crate::world::{Role, Worker, World};
 use anyhow::{Result, bail};
@@ -97,11 +98,7 @@ pub fn pause(root: &Root, workers: &[Worker]) -> Result<()> {
     }
 }
 
-/// A worker that goes for good and has had no connection for so long has nobody to say farewell to: it was revoked
-/// before it left.
-const CUT_OFF: Duration = Duration::from_secs(10);
-
-/// Tells workers to land or retire, lets their builds end, and stops what is left of them after that time.
+/// Lets workers land or retire as [`next`] says, and stops what is left of them after that time.
 pub fn leave(
     root: &Root,
     workers: &[Worker],
@@ -109,46 +106,38 @@ pub fn leave(
     patience: Duration,
     links: &BTreeMap<Worker, u64>,
 ) -> Result<()> {
+    let end = Instant::now() + patience;
+    let mut leaving: Vec<(Worker, bool, Instant)> =
+        workers.iter().map(|worker| (*worker, false, Instant::now())).collect();
+    while Instant::now() < end && !leaving.is_empty() {
+        let (services, linked, busy) = (services(root)?, linked(root, links)?, busy(root)?);
+        let mut going = vec![];
+        for (worker, mut told, mut link) in leaving {
+            let role = worker.role();
+            let unlinked = if linked.contains(&worker) { Duration::ZERO } else { link.elapsed() };
+            link = Instant::now().checked_sub(unlinked).unwrap_or(link);
+            let runs = services.get(&role).is_some_and(|s| s.active || s.changing);
+            match next(how, Leaving { runs, unlinked, told, busy }) {
+                Next::Wait => {}
+                Next::Tell => told = tell(role, how)?,
+                Next::Forget => told = false,
+                Next::Start => drop(cmd("systemctl").args(["start", "--no-block", role.unit()]).run()?),
+                Next::Stop => continue,
+            }
+            going.push((worker, told, link));
+        }
+        leaving = going;
+        sleep(PAUSE);
+    }
+    workers.iter().try_for_each(|worker| stop(worker.role()))
+}
+
+/// Whether there was a process to be told.
+fn tell(role: Role, how: Farewell) -> Result<bool> {
     let signal = match how {
         Farewell::Land => "SIGUSR1",
         Farewell::Retire => "SIGUSR2",
     };
-    let tell = |role: Role| -> Result<bool> {
-        let args = ["kill", "--kill-who=main", "--signal", signal, role.unit()];
-        Ok(cmd("systemctl").args(args).output()?.status.success())
-    };
-    let mut told = vec![];
-    for role in workers.iter().map(|worker| worker.role()) {
-        // A worker that is just between two starts has nobody to be told; then stopping is all there is.
-        if tell(role)? {
-            told.push(role);
-        }
-    }
-    let end = Instant::now() + patience;
-    let mut linked = Instant::now();
-    let mut away = false;
-    // Builds of a worker that lands go on without a web node as well, and it may come back.
-    while Instant::now() < end && (how == Farewell::Land || linked.elapsed() < CUT_OFF) {
-        let services = services(root)?;
-        let runs = |role: &Role| services.get(role).is_some_and(|s| s.active || s.changing);
-        if !told.iter().any(runs) {
-            if how == Farewell::Retire || !busy(root)? {
-                break;
-            }
-            // A worker that lands ends by itself when no web node is left, builds or not: it comes back with them.
-            for role in &told {
-                cmd("systemctl").args(["start", "--no-block", role.unit()]).run()?;
-            }
-        }
-        if is_linked(root, links)? {
-            linked = Instant::now();
-            // A web node that was away may not have heard it, and would go on giving out work.
-            for role in told.iter().filter(|role| away && runs(role)) {
-                tell(*role)?;
-            }
-        }
-        away = linked.elapsed() > PAUSE * 2;
-        sleep(PAUSE);
-    }
-    workers.iter().try_for_each(|worker| stop(worker.role()))
+    let args = ["kill", "--kill-who=main", "--signal", signal, role.unit()];
+    Ok(cmd("systemctl").args(args).output()?.status.success())
 }

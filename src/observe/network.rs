@@ -116,13 +116,22 @@ fn links(root: &Root, servers: &[Tsa]) -> Result<BTreeSet<u64>> {
         .collect())
 }
 
-/// Whether a worker has any connection to a TSA, when its relation may not say any more which one that is.
+/// The workers that have any connection to a TSA, when their relation may not say any more which one that is.
 ///
 /// # Errors
 /// The kernel's tables can't be read.
-pub fn is_linked(root: &Root, links: &BTreeMap<Worker, u64>) -> Result<bool> {
+pub fn linked(root: &Root, links: &BTreeMap<Worker, u64>) -> Result<BTreeSet<Worker>> {
     let known = |inode: u64| links.values().any(|link| *link == inode);
-    Ok(connections(root)?.iter().any(|(remote, inode)| remote.port() == TSA_PORT || known(*inode)))
+    let open =
+        connections(root)?.into_iter().filter(|(remote, inode)| remote.port() == TSA_PORT || known(*inode));
+    let open: BTreeSet<u64> = open.map(|(_, inode)| inode).collect();
+    let mut found = BTreeSet::new();
+    for worker in Worker::ALL.into_iter().filter(|_| !open.is_empty()) {
+        if !sockets(root, worker)?.is_disjoint(&open) {
+            found.insert(worker);
+        }
+    }
+    Ok(found)
 }
 
 /// All established connections of this machine.

@@ -2,6 +2,7 @@
 
 pub mod database;
 pub mod drain;
+pub mod farewell;
 pub mod gpu;
 pub mod packages;
 pub mod pause;
