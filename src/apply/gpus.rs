@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// The program bounds itself: its turn comes within 75 s, then it has 20 s, and 75 s where it has to copy a driver's files.
+/// The program bounds itself to less.
 const PATIENCE: Duration = Duration::from_secs(110);
 
 /// Looks, and leaves what was seen for the next observation.

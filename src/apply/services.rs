@@ -31,8 +31,8 @@ pub fn restart(
 ) -> Outcome {
     // systemd goes on counting the restarts of what it stops between two of them. A unit not yet loaded has none.
     drop(cmd("systemctl").args(["reset-failed", role.unit()]).output()?);
-    // The units' own limits are 15 s for a web node and 60 s for a worker.
-    cmd("systemctl").args(["restart", role.unit()]).deadline(Duration::from_secs(150)).run()?;
+    // The units' own limits are 15 s for a web node and 60 s for a worker, before which GPUs are looked at, in 110 s.
+    cmd("systemctl").args(["restart", role.unit()]).deadline(Duration::from_secs(200)).run()?;
     let end = Instant::now() + patience;
     while Instant::now() < end {
         if works(root, world, role, links)? {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const USAGE: &str =
     "usage: concourse-gpu refresh [--policy FILE] [--out DIR] [--trees DIR] [--hook PROGRAM] [--root DIR]
@@ -29,14 +29,15 @@ const USAGE: &str =
 /// Of one look; who waits for us has other things to do. What is written last stays.
 const SECONDS: u32 = 20;
 
-/// Of waiting for other looks: of them the longest makes a driver tree.
-const TURN: u32 = COPYING;
-
-/// As long as things change while they are looked at.
-const LOOKS: u32 = 3;
+/// Of waiting for another look. One that makes a driver tree may take longer, and tells what it found itself.
+const TURN: u32 = 20;
 
 /// Of making a driver tree where `/usr` is on another file system. Once for each driver; a link takes no time.
-const COPYING: u32 = 75;
+const COPYING: u32 = 55;
+
+/// As long as things change while they are looked at, but not again after this time: with it, all of the above, and
+/// what it takes for `/dev` to settle it stays below what hooks and the unit give it, 110 s.
+const LOOKS: (u32, Duration) = (3, Duration::from_secs(30));
 
 /// Of a hook that Juju runs at our request, and of those before it.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -121,14 +122,14 @@ fn run(args: &[String]) -> Result<String> {
     if command == "restore" {
         return restore(&Look::at(&root), &asker, &files).map(|()| String::new());
     }
-    let mut looks = 0;
+    let (mut looks, began) = (0, Instant::now());
     let report = loop {
         settle(&root.join("dev"));
         alarm::set(TURN);
         let before = Stamp::of(&root);
         let report = refresh(&Look::at(&root), &asker, &files)?;
         looks += 1;
-        if looks == LOOKS || Stamp::of(&root) == before {
+        if looks == LOOKS.0 || began.elapsed() > LOOKS.1 || Stamp::of(&root) == before {
             break report;
         }
     };

@@ -29,8 +29,9 @@ use std::net::IpAddr;
 pub const TSA_PORT: u16 = 2222;
 /// Where the web node shows its metrics, if they are enabled.
 pub const METRICS_PORT: u16 = 9391;
-/// Where a web node and its TSA show how they are doing, unless told otherwise.
-const WEB_PORTS: [u16; 2] = [8079, 2221];
+/// Where a web node and its TSA show how they are doing, and Concourse's default.
+const WEB_PORTS: [(&str, u16); 2] =
+    [("CONCOURSE_DEBUG_BIND_PORT", 8079), ("CONCOURSE_TSA_DEBUG_BIND_PORT", 2221)];
 /// What a worker listens on, and Concourse's default.
 pub const WORKER_PORTS: [(&str, u16); 5] = [
     ("CONCOURSE_BIND_PORT", 7777),
@@ -136,9 +137,7 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
     let download_url = o.optional("concourse-download-url", str::parse);
     let sha256 = o.optional("concourse-sha256", str::parse);
     let metrics = o.flag("enable-metrics");
-    let web_port = o
-        .number("web-port")
-        .and_then(|port| o.keep("web-port", usable_port(port, metrics, mode == Some(DeploymentMode::All))));
+    let web_port = o.number("web-port").and_then(|port| o.keep("web-port", usable_port(port, metrics)));
     let external_url = o.optional("external-url", str::parse);
     let admin = o.parsed("initial-admin-username", str::parse);
     let log_level = o.parsed("log-level", str::parse);
@@ -160,6 +159,15 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
     let tags = o.parsed("tag", |text| list(text, |part| Tag::try_from(part)));
     let worker_untagged = o.flag("worker-untagged");
     let env = o.text("concourse-env").and_then(|text| o.keep_all(settings::env_settings(&text)));
+    let workers: &[u16] = match (mode, worker_untagged) {
+        (Some(DeploymentMode::All), Some(true)) => &[0, APART],
+        (Some(DeploymentMode::All), _) => &[0],
+        _ => &[],
+    };
+    let web_port = web_port.and_then(|port| {
+        let env = env.clone().unwrap_or_default();
+        o.keep("web-port", free_port(port, &env, workers))
+    });
     let secrets = o.optional("concourse-secrets", str::parse);
     let http = o.optional("http-proxy", str::parse);
     let https = o.optional("https-proxy", str::parse);
@@ -210,12 +218,8 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
     o.finish(config())
 }
 
-fn usable_port(port: i64, metrics: Option<bool>, beside_worker: bool) -> Result<u16, Invalid> {
-    let of_worker = |port: u16| WORKER_PORTS.iter().any(|(_, own)| [*own, own + APART].contains(&port));
+fn usable_port(port: i64, metrics: Option<bool>) -> Result<u16, Invalid> {
     match u16::try_from(port) {
-        Ok(port) if WEB_PORTS.contains(&port) || (beside_worker && of_worker(port)) => {
-            Err(Invalid::new(format!("{port} is a port of Concourse's own; use another port, such as 8080")))
-        }
         Ok(TSA_PORT) => {
             Err(Invalid::new(format!("{port} is where workers register; use another port, such as 8080")))
         }
@@ -225,6 +229,20 @@ fn usable_port(port: i64, metrics: Option<bool>, beside_worker: bool) -> Result<
         Ok(port @ 1..) => Ok(port),
         _ => Err(Invalid::new(format!("{port} is not a port; use 1 to 65535"))),
     }
+}
+
+/// Neither the web node's other ports nor those of a worker beside it, where the operator has not moved them.
+fn free_port(port: u16, env: &BTreeMap<String, String>, workers: &[u16]) -> Result<u16, Invalid> {
+    let at =
+        |(name, usual): &(&str, u16)| env.get(*name).and_then(|port| port.parse().ok()).unwrap_or(*usual);
+    let of_workers =
+        workers.iter().flat_map(|apart| WORKER_PORTS.iter().map(move |own| at(own).saturating_add(*apart)));
+    if WEB_PORTS.iter().map(at).chain(of_workers).any(|taken| taken == port) {
+        return Err(Invalid::new(format!(
+            "{port} is a port of Concourse's own; use another port, such as 8080"
+        )));
+    }
+    Ok(port)
 }
 
 fn dns_server(text: &str) -> Result<IpAddr, Invalid> {

@@ -9,6 +9,9 @@ use std::time::Duration;
 pub struct TimeLimit(u64);
 
 impl TimeLimit {
+    /// A day.
+    pub const LONGEST: Duration = Duration::from_secs(86_400);
+
     fn parse(text: &str) -> Result<Self, Invalid> {
         let (number, unit) = match text.chars().next_back() {
             Some('s') => (&text[..text.len() - 1], 1),

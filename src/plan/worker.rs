@@ -154,7 +154,7 @@ fn gone(world: &World, workers: &[Worker], how: Farewell) -> Vec<Step> {
     let ends = !leaving.is_empty() || workers.iter().any(left);
     if !leaving.is_empty() {
         let patience = match how {
-            Farewell::Land => drain::patience(world),
+            Farewell::Land => drain::patience(world).unwrap_or(FAREWELL),
             Farewell::Retire => FAREWELL,
         };
         steps.push(Step::Leave(leaving, how, patience));

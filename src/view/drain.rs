@@ -1,7 +1,7 @@
 //! An operator drained the worker. Until when its builds may run is written down: the action that waits for them may be
 //! cut off, and a hook goes on in its place.
 
-use crate::parse::Moment;
+use crate::parse::{Moment, TimeLimit};
 use crate::paths;
 use crate::step::{File, FileOwner};
 use crate::world::World;
@@ -18,10 +18,11 @@ pub fn note(now: Moment, patience: Duration) -> File {
     File { path: paths::DRAINED.into(), text, mode: 0o644, owner: FileOwner::Root }
 }
 
-/// How long builds may still run.
-pub fn patience(world: &World) -> Duration {
-    let text = world.file(paths::DRAINED).unwrap_or_default();
-    let word = text.lines().find_map(|line| line.strip_prefix(UNTIL)?.split_whitespace().next());
-    let until: Option<Moment> = word.and_then(|word| word.parse().ok());
-    until.and_then(|until| until.since(world.now)).unwrap_or_default()
+/// How long builds may still run; `None`: nobody has said it.
+pub fn patience(world: &World) -> Option<Duration> {
+    let text = world.file(paths::DRAINED)?;
+    let word = text.lines().find_map(|line| line.strip_prefix(UNTIL)?.split_whitespace().next())?;
+    let until: Moment = word.parse().ok()?;
+    // A clock that was set back must not hold up hooks for days.
+    Some(until.since(world.now).unwrap_or_default().min(TimeLimit::LONGEST))
 }

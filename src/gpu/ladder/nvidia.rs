@@ -84,7 +84,10 @@ fn driver(facts: &Facts) -> Checked {
     if let Some(version) = facts.nvidia.version.as_ref().filter(|_| bound) {
         return Ok(format!("nvidia {version}"));
     }
-    if let Some(taken) = fixes::vfio(facts, Vendor::Nvidia) {
+    // One that waits for a driver is nearer to working than one that somebody else has.
+    if gpus.iter().all(|p| p.driver.is_some())
+        && let Some(taken) = fixes::vfio(facts, Vendor::Nvidia)
+    {
         return Err(taken);
     }
     let nouveau = gpus.iter().any(|p| p.driver.as_deref() == Some("nouveau"));

@@ -100,11 +100,21 @@ fn driver(facts: &Facts, vendor: Vendor) -> Checked {
     }
     let maker = brand(vendor);
     let (place, host) = if facts.in_container() { ("its host", " on its host") } else { ("the kernel", "") };
+    let free = facts.of(vendor).any(|p| p.driver.is_none());
+    if let Some(other) = facts.of(vendor).find_map(|p| p.driver.as_deref()).filter(|_| !free) {
+        return Err(missing(
+            format!(
+                "{maker} GPU that {other} drives, and containers need {}: use another machine",
+                drivers(vendor).join(" or ")
+            ),
+            vec![fixes::place(facts), "lspci -k -d ::0300; lspci -k -d ::0380".into()],
+        ));
+    }
     if let Some(loaded) = drivers(vendor).iter().find(|module| facts.modules.contains(**module)) {
         let log = format!("sudo journalctl -k | grep -iE '{loaded}|firmware'");
         return Err(missing(
             format!(
-                "{maker} GPU that {loaded} leaves alone, since it is too old for it: install a newer kernel or linux-firmware{host}"
+                "{maker} GPU that {loaded}, though loaded, leaves alone: see the kernel's log, or install a newer kernel or linux-firmware{host}"
             ),
             fixes::with_kernel(facts, &[&log, "sudo apt-get install linux-firmware", HWE, "sudo reboot"]),
         ));

@@ -108,7 +108,10 @@ fn machine_drain_lets_builds_end() {
     });
     // Longer than a worker that goes for good waits for a web node.
     cloud.exec("1", "systemctl stop concourse-web; sleep 12; systemctl start concourse-web");
-    assert_ne!(cloud.pid("2", "concourse-worker"), "0", "it went without its build");
+    wait("the worker to be told again", Duration::from_secs(60), || match cloud.workers() {
+        seen if seen == ["worker-0 landing [worker]"] => Ok(()),
+        seen => Err(format!("{seen:?}")),
+    });
     task.tell("2");
     assert!(task.wait().0, "the build did not succeed");
     cloud.settle();

@@ -230,14 +230,20 @@ fn mended_as_printed(cloud: &Cloud) {
 
 /// What a driver holds in the kernel can't be ended, and is left behind: no worker waits for it.
 fn held_by_a_driver(cloud: &Cloud) {
-    let held = "#!/bin/sh\n(trap '' TERM; exec sleep 900) >/dev/null 2>&1 &\n";
-    cloud.exec("2", &format!(
-        "printf '{held}' >/run/held && chmod +x /run/held; mkdir -p /run/systemd/system/concourse-gpu.service.d; \
-         printf '[Service]\nExecStartPost=/run/held\n' >/run/systemd/system/concourse-gpu.service.d/held.conf; \
-         systemctl daemon-reload; systemctl start concourse-gpu.service; pgrep -x sleep >/dev/null; \
-         timeout 30 systemctl restart concourse-worker; \
-         rm -r /run/systemd/system/concourse-gpu.service.d; systemctl daemon-reload; pkill -KILL -x sleep"
-    ));
+    let script = r##"set -e
+        printf '#!/bin/sh\n(trap : TERM; while :; do sleep 1; done) >/dev/null 2>&1 &\necho $! >/run/held.pid\n' >/run/held
+        chmod +x /run/held
+        mkdir -p /run/systemd/system/concourse-gpu.service.d
+        printf '[Service]\nExecStartPost=/run/held\n' >/run/systemd/system/concourse-gpu.service.d/held.conf
+        systemctl daemon-reload
+        timeout 60 systemctl start concourse-gpu.service
+        held=$(cat /run/held.pid)
+        timeout 60 systemctl restart concourse-worker
+        kill -0 $held $(cat /run/held.pid)
+        rm -r /run/systemd/system/concourse-gpu.service.d
+        systemctl daemon-reload
+        pkill -KILL -f /run/held"##;
+    cloud.exec("2", script);
     cloud.wait_active("small/0");
 }
 
