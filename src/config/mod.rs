@@ -7,12 +7,14 @@ mod choices;
 mod gpus;
 mod known;
 mod options;
+mod ports;
 mod proxy;
 mod settings;
 mod urls;
 
 pub use choices::{ComputeRuntime, DeploymentMode, FolderMounts, LogLevel, Placement, VolumeDriver};
 pub use known::Side;
+pub use ports::{APART, METRICS_PORT, TSA_PORT, WORKER_PORTS};
 pub use proxy::{ModelProxy, Proxy, ProxyUrl};
 pub use settings::{secret_settings, settings_for};
 pub use urls::{ExternalUrl, UrlTemplate};
@@ -20,28 +22,11 @@ pub use urls::{ExternalUrl, UrlTemplate};
 use crate::oci::policy::{Access, DefaultCount};
 use crate::parse::{DriverBranch, Invalid, SecretId, Sha256, Tag, TimeLimit, UserName, Version, shown};
 use options::{Options, list};
+use ports::{free_port, usable_port};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-
-/// Where workers register: the port of the TSA, which no option changes.
-pub const TSA_PORT: u16 = 2222;
-/// Where the web node shows its metrics, if they are enabled.
-pub const METRICS_PORT: u16 = 9391;
-/// Where a web node and its TSA show how they are doing, and Concourse's default.
-const WEB_PORTS: [(&str, u16); 2] =
-    [("CONCOURSE_DEBUG_BIND_PORT", 8079), ("CONCOURSE_TSA_DEBUG_BIND_PORT", 2221)];
-/// What a worker listens on, and Concourse's default.
-pub const WORKER_PORTS: [(&str, u16); 5] = [
-    ("CONCOURSE_BIND_PORT", 7777),
-    ("CONCOURSE_BAGGAGECLAIM_BIND_PORT", 7788),
-    ("CONCOURSE_HEALTHCHECK_BIND_PORT", 8888),
-    ("CONCOURSE_DEBUG_BIND_PORT", 7776),
-    ("CONCOURSE_BAGGAGECLAIM_DEBUG_BIND_PORT", 7787),
-];
-/// From a port of the first worker to that of the second.
-pub const APART: u16 = 10_000;
 
 /// What is wrong with an option, and what to do: `web-port: 70000 is not a port; use 1 to 65535`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -216,33 +201,6 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
         })
     };
     o.finish(config())
-}
-
-fn usable_port(port: i64, metrics: Option<bool>) -> Result<u16, Invalid> {
-    match u16::try_from(port) {
-        Ok(TSA_PORT) => {
-            Err(Invalid::new(format!("{port} is where workers register; use another port, such as 8080")))
-        }
-        Ok(METRICS_PORT) if metrics == Some(true) => Err(Invalid::new(format!(
-            "{port} is where metrics are shown; use another port, or set enable-metrics=false"
-        ))),
-        Ok(port @ 1..) => Ok(port),
-        _ => Err(Invalid::new(format!("{port} is not a port; use 1 to 65535"))),
-    }
-}
-
-/// Neither the web node's other ports nor those of a worker beside it, where the operator has not moved them.
-fn free_port(port: u16, env: &BTreeMap<String, String>, workers: &[u16]) -> Result<u16, Invalid> {
-    let at =
-        |(name, usual): &(&str, u16)| env.get(*name).and_then(|port| port.parse().ok()).unwrap_or(*usual);
-    let of_workers =
-        workers.iter().flat_map(|apart| WORKER_PORTS.iter().map(move |own| at(own).saturating_add(*apart)));
-    if WEB_PORTS.iter().map(at).chain(of_workers).any(|taken| taken == port) {
-        return Err(Invalid::new(format!(
-            "{port} is a port of Concourse's own; use another port, such as 8080"
-        )));
-    }
-    Ok(port)
 }
 
 fn dns_server(text: &str) -> Result<IpAddr, Invalid> {

@@ -240,22 +240,6 @@ fn problems_say_what_to_do() {
 }
 
 #[test]
-fn a_web_port_beside_a_worker_is_none_of_its_ports() {
-    let clash = |mode: &str, untagged: bool, env: &str, port: u16| {
-        let set = json!({"deployment-mode": mode, "worker-untagged": untagged, "concourse-env": env, "web-port": port});
-        parse(&options(set), &ModelProxy::default()).is_err()
-    };
-    let moved = "CONCOURSE_HEALTHCHECK_BIND_PORT: 9999";
-    assert!(clash("all", false, "", 8888));
-    assert!(!clash("web", false, "", 8888));
-    assert!(!clash("all", false, moved, 8888));
-    assert!(clash("all", false, moved, 9999));
-    assert!(!clash("all", false, "", 18888));
-    assert!(clash("all", true, "", 18888));
-    assert!(!clash("web", false, "CONCOURSE_DEBUG_BIND_PORT: 8078", 8079));
-}
-
-#[test]
 fn all_problems_at_once() {
     let problems = problems(json!({
         "web-port": 70000,
