@@ -16,6 +16,7 @@ pub mod devices;
 pub mod edit;
 pub mod exec;
 pub mod folders;
+pub mod give;
 pub mod hook;
 pub mod json;
 pub mod lease;
