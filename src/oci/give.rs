@@ -4,10 +4,13 @@ use super::devices::{Devices, Driver, Edits, Node, Unit, Vendor};
 use super::edit::Additions;
 use super::exec::Equipment;
 use super::request::VISIBLE;
-use super::{Refusal, require, said};
+use super::{Refusal, report, require, said};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+
+/// By which ROCm takes a GPU for one of another chip.
+const HSA_OVERRIDE: &str = "HSA_OVERRIDE_GFX_VERSION";
 
 /// Adds what the chosen units and, once, their drivers need.
 ///
@@ -34,16 +37,37 @@ pub fn give(
         }
         gather(&unit.edits, additions, &mut equipment)?;
         equipment.units.push(unit.id.clone());
-        if let Some(version) = &unit.hsa_override {
-            equipment.defaults.entry("HSA_OVERRIDE_GFX_VERSION".into()).or_insert_with(|| version.clone());
-        }
     }
     for (vendor, name) in VISIBLE.iter().filter(|(vendor, _)| vendors.contains(vendor)) {
         let ids = chosen.iter().filter(|unit| unit.vendor == *vendor).map(|unit| unit.id.as_str());
         equipment.env.insert((*name).into(), ids.collect::<Vec<_>>().join(","));
     }
+    match hsa_override(chosen) {
+        Ok(Some(version)) => drop(equipment.defaults.insert(HSA_OVERRIDE.into(), version.into())),
+        Ok(None) => {}
+        Err(differing) if !env.iter().any(|(name, _)| name == HSA_OVERRIDE) => report::journal(&differing),
+        // The task knows better.
+        Err(_) => {}
+    }
     additions.equipment = Some(equipment);
     Ok(())
+}
+
+/// What all chosen GPUs of AMD need alike: ROCm reads the one variable for each of them, so that what helps one would
+/// break another, which runs code for its own chip.
+fn hsa_override<'a>(chosen: &[&'a Unit]) -> Result<Option<&'a str>, String> {
+    let amd: Vec<&Unit> = chosen.iter().copied().filter(|unit| unit.vendor == Vendor::Amd).collect();
+    let Some(first) = amd.first() else { return Ok(None) };
+    if amd.iter().all(|unit| unit.hsa_override == first.hsa_override) {
+        return Ok(first.hsa_override.as_deref());
+    }
+    let needs = |unit: &&Unit| format!("{} {}", unit.id, unit.hsa_override.as_deref().unwrap_or("none"));
+    let needs: Vec<String> = amd.iter().map(needs).collect();
+    Err(format!(
+        "a task got GPUs that need different values of {HSA_OVERRIDE} ({}), so it got none: let tasks ask for GPUs of \
+         one kind with GPU_MODEL or AMD_VISIBLE_DEVICES, or set the variable in their params",
+        needs.join(", ")
+    ))
 }
 
 /// Whether the image's `NVIDIA_REQUIRE_*` are met.
