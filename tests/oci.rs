@@ -152,6 +152,28 @@ fn the_wrapper_never_runs_itself_for_ever() {
     }
 }
 
+/// A cache, an output or an input, in whose place a folder would be.
+#[test]
+fn a_volume_of_the_step_is_not_hidden_by_a_folder() {
+    for (at, worker) in [("srv/data", "srv/data"), ("srv//data/", "srv/data"), ("srv", "srv")] {
+        let mut spec = asking();
+        spec["srv"] = json!({"data": "directory"});
+        let case = Case::new(&spec);
+        let tmp = case.dir.path().canonicalize().unwrap();
+        let config = case.bundle.join("config.json");
+        let text = fs::read_to_string(&config).unwrap();
+        let at = tmp.join(at).display().to_string();
+        fs::write(&config, text.replacen(r#""/scratch""#, &format!("{at:?}"), 1)).unwrap();
+        let (outcome, worker) = (case.run(), tmp.join(worker).display().to_string());
+        assert!(outcome.argv.is_none() && outcome.untouched(), "{outcome}");
+        let said = outcome.to_string().replace("@TMP@", tmp.to_str().unwrap());
+        assert!(
+            said.contains(&format!("at {at}, where the worker has {worker}: give it another path")),
+            "{said}"
+        );
+    }
+}
+
 #[test]
 fn killed_at_any_instant_the_bundle_is_whole() {
     let (mut before, mut after) = (0, 0);

@@ -21,7 +21,7 @@ use std::path::Path;
 /// It should have what it can't; the sentence is for the author of the pipeline.
 pub fn equip(config: &mut Tree<'_>, bundle: &Path, policy: Result<&Policy, &String>) -> Result<(), Refusal> {
     let mut seen = look(config);
-    let task = is_task(seen.destinations.iter().map(String::as_str));
+    let task = is_task(seen.mounts.iter().map(|mount| mount.destination.as_str()));
     let policy = match policy {
         Ok(policy) => policy,
         Err(why) => return without_policy(&seen, task, why),
@@ -68,8 +68,9 @@ fn without_policy(seen: &Seen, task: bool, why: &str) -> Result<(), Refusal> {
     }
 }
 
-/// The mounts of folders. An image's own files in the same place are neither hidden nor do they hide the folder: either
-/// would be found out late and far from here, so the container does not start and the reason is in the build's log.
+/// The mounts of folders. Neither an image's own files nor a volume of the step in the same place is hidden, nor do they
+/// hide the folder: either would be found out late and far from here, so the container does not start and the reason is
+/// in the build's log.
 fn shared_folders(root: &Path, seen: &Seen, bundle: &Path) -> Result<Vec<Mount>, Refusal> {
     let Found { folders, skipped } = match folders::scan(root) {
         Ok(found) => found,
@@ -82,6 +83,13 @@ fn shared_folders(root: &Path, seen: &Seen, bundle: &Path) -> Result<Vec<Mount>,
     };
     if !skipped.is_empty() {
         report::journal(&skipped.join("; "));
+    }
+    if let Some((volume, folders)) = folders::taken(&seen.mounts, root, &folders) {
+        return Err(Refusal::new(format!(
+            "the step has a volume of its own (an input, an output, a cache) at {volume}, where the worker has {}: give it \
+             another path in the pipeline, or have the folder renamed on the worker",
+            folders.display()
+        )));
     }
     let rootfs = bundle.join(seen.root.as_deref().unwrap_or("rootfs"));
     if let Some(path) = folders::hidden(&rootfs, root, &folders).first() {

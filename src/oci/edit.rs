@@ -21,13 +21,29 @@ pub struct Additions {
     pub equipment: Option<Equipment>,
 }
 
+/// A mount of a bundle.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mounted {
+    /// Where, as the bundle spells it.
+    pub destination: String,
+    /// From where; `None`: from nowhere, as proc.
+    pub source: Option<String>,
+}
+
+impl Mounted {
+    /// Where, in the one spelling of [`normal`].
+    pub fn place(&self) -> String {
+        normal(Path::new(&self.destination))
+    }
+}
+
 /// What the wrapper has to know of a bundle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The environment, entries without `=` left out.
     pub env: Vec<(String, String)>,
-    /// Where something is mounted.
-    pub destinations: Vec<String>,
+    /// What is mounted where.
+    pub mounts: Vec<Mounted>,
     /// `root.path`
     pub root: Option<String>,
     /// The container has a user namespace of its own.
@@ -41,7 +57,11 @@ pub fn look(config: &mut Tree<'_>) -> Seen {
         seen.env = variables(env);
     }
     if let Ok(Some(mounts)) = config.get("mounts") {
-        seen.destinations = strings(mounts, "destination");
+        let mounted = |element: &mut Tree<'_>| {
+            let source = text(element, "source");
+            text(element, "destination").map(|destination| Mounted { destination, source })
+        };
+        seen.mounts = mounts.elements().into_iter().flatten().filter_map(mounted).collect();
     }
     if let Ok(Some(root)) = config.get("root") {
         seen.root = root.get("path").ok().flatten().and_then(|path| path.string());
@@ -186,10 +206,17 @@ fn text(element: &mut Tree<'_>, name: &str) -> Option<String> {
     element.get(name).ok().flatten().and_then(|value| value.string())
 }
 
-/// One spelling for each place: `/srv//a/` and `srv/a` are `/srv/a`.
-fn normal(path: &Path) -> String {
-    let parts = path.components().filter(|c| !matches!(c, Component::RootDir | Component::CurDir));
-    parts.map(|part| format!("/{}", part.as_os_str().to_string_lossy())).collect()
+/// One spelling for each place: `/srv//a/`, `srv/a` and `/srv/b/../a` are `/srv/a`; the root is nothing at all.
+pub fn normal(path: &Path) -> String {
+    let mut parts = vec![];
+    for component in path.components() {
+        match component {
+            Component::Normal(part) => parts.push(part.to_string_lossy()),
+            Component::ParentDir => drop(parts.pop()),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    parts.iter().map(|part| format!("/{part}")).collect()
 }
 
 #[cfg(test)]
@@ -224,8 +251,10 @@ mod tests {
 
     #[test]
     fn a_mount_takes_the_place_of_one_there() {
-        let before = r#"[{"destination":"/srv//a/","source":"/old"},{"destination":"/b"}]"#;
-        assert_eq!(mounted(before, vec![mount("/new", "/srv/a")]), ["/srv/a < /new", "/b < "]);
+        for place in ["/srv//a/", "srv/./a", "/srv/b/../a", "/../srv/a"] {
+            let before = format!(r#"[{{"destination":"{place}","source":"/old"}},{{"destination":"/b"}}]"#);
+            assert_eq!(mounted(&before, vec![mount("/new", "/srv/a")]), ["/srv/a < /new", "/b < "]);
+        }
         assert_eq!(mounted("null", vec![mount("/1", "/a"), mount("/2", "/a")]), ["/a < /2"]);
     }
 

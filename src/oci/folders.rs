@@ -1,6 +1,7 @@
 //! Folders of the worker that steps see: the directories in `/srv`, each at the path that it has on the worker.
 
 use super::devices::Mount;
+use super::edit::{Mounted, normal};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::Mode;
 use std::ffi::OsString;
@@ -122,6 +123,23 @@ pub fn scan(root: &Path) -> io::Result<Found> {
     Ok(choose(root, entries))
 }
 
+/// A mount of the bundle that has a folder's place, or the root's or one above it, where folders would be put into a
+/// step's own volume; and that place on the worker (PURE). One from the folder's own source is ours: the bundle has been
+/// equipped before.
+pub fn taken(mounts: &[Mounted], root: &Path, folders: &[Folder]) -> Option<(String, PathBuf)> {
+    let last = folders.last()?;
+    mounts.iter().find_map(|mount| {
+        let place = mount.place();
+        let path = match folders.iter().find(|folder| normal(&folder.path) == place) {
+            Some(folder) if mount.source.as_deref() == folder.source.to_str() => return None,
+            Some(folder) => &folder.path,
+            None if !place.is_empty() && last.path.starts_with(&place) => root,
+            None => return None,
+        };
+        Some((mount.destination.clone(), path.to_owned()))
+    })
+}
+
 /// The folders in whose place an image has something of its own, which a mount would hide. Symlinks of the image are
 /// followed inside of it only, as runc does.
 pub fn hidden(rootfs: &Path, root: &Path, folders: &[Folder]) -> Vec<PathBuf> {
@@ -205,6 +223,31 @@ mod tests {
         assert_eq!(found.folders.len(), 2);
         assert_eq!((&found.folders[1].source, found.folders[1].writable), (&root.join("a"), true));
         assert_eq!(found.skipped.len(), 1);
+    }
+
+    #[test]
+    fn what_a_step_has_in_the_same_place() {
+        let folders = choose(
+            Path::new("/srv"),
+            vec![entry("data", Kind::Directory), entry("latest", Kind::Link(Some("/srv/data".into())))],
+        )
+        .folders;
+        let taken = |destination: &str, source: Option<&str>| {
+            let mount = Mounted { destination: destination.into(), source: source.map(str::to_owned) };
+            taken(&[mount], Path::new("/srv"), &folders).map(|(_, path)| path.display().to_string())
+        };
+        let volume = Some("/var/lib/concourse/volumes/live/x/volume");
+        for place in ["/srv/data", "/srv//data/", "srv/data", "/srv/a/../data"] {
+            assert_eq!(taken(place, volume).as_deref(), Some("/srv/data"), "{place}");
+            assert_eq!(taken(place, Some("/srv/data")), None, "our own, from before");
+        }
+        assert_eq!(taken("/srv/latest", Some("/srv/latest")).as_deref(), Some("/srv/latest"));
+        assert_eq!(taken("/srv/latest", Some("/srv/data")), None);
+        assert_eq!(taken("/srv/data", None).as_deref(), Some("/srv/data"), "a tmpfs");
+        assert_eq!(taken("/srv", volume).as_deref(), Some("/srv"));
+        for other in ["/", "/srv/database", "/srv/data/model", "/sr", "/tmp/build/0123abcd/srv/data"] {
+            assert_eq!(taken(other, volume), None, "{other}");
+        }
     }
 
     #[test]
