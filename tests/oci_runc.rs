@@ -66,13 +66,15 @@ impl Container {
         assert!(nix::unistd::geteuid().is_root(), "needs root");
         let dir = tempfile::tempdir().unwrap();
         let tmp = dir.path().canonicalize().unwrap();
-        let made = ["rootfs", "srv/data", "srv/out_rw", "build", "state"].map(|name| tmp.join(name));
+        let made = ["rootfs", "srv/data/mounted", "srv/out_rw", "build", "state"].map(|name| tmp.join(name));
         made.iter().for_each(|path| fs::create_dir_all(path).unwrap());
         let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         open(&tmp, 0o755);
         open(&tmp.join("srv/data"), 0o777);
         open(&tmp.join("srv/out_rw"), 0o777);
         fs::write(tmp.join("srv/data/model"), "weights").unwrap();
+        run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(tmp.join("srv/data/mounted")));
+        open(&tmp.join("srv/data/mounted"), 0o777);
         if user_namespace {
             chown(tmp.join("rootfs"), Some(NOBODY), Some(NOBODY)).unwrap();
         }
@@ -176,6 +178,7 @@ impl Container {
 impl Drop for Container {
     fn drop(&mut self) {
         let _ = self.command(&["delete", "--force", &self.id]).output();
+        let _ = Command::new("umount").arg(self.dir.path().join("srv/data/mounted")).output();
     }
 }
 
@@ -207,8 +210,10 @@ fn a_task_sees_what_it_was_given(id: &str, user_namespace: bool) {
     let srv = task.dir.path().canonicalize().unwrap().join("srv");
     let srv = srv.display();
     assert_eq!(task.exec(&format!("cat {srv}/data/model"), 0), "weights");
-    let written = task.exec(&format!("touch {srv}/data/x 2>&1 || true"), 0);
-    assert!(written.contains("Read-only file system"), "{written}");
+    for place in ["data", "data/mounted"] {
+        let written = task.exec(&format!("touch {srv}/{place}/x 2>&1 || true"), 0);
+        assert!(written.contains("Read-only file system"), "{place}: {written}");
+    }
     task.exec(&format!("touch {srv}/out_rw/x"), 0);
     assert!(task.dir.path().join("srv/out_rw/x").exists());
 }

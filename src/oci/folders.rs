@@ -1,5 +1,6 @@
 //! Folders of the worker that steps see: the directories in `/srv`, each at the path that it has on the worker.
 
+use super::below;
 use super::devices::Mount;
 use super::edit::{Mounted, normal};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
@@ -39,6 +40,8 @@ pub struct Folder {
     pub source: PathBuf,
     /// Its name ends in `_writable` or `_rw`.
     pub writable: bool,
+    /// Something is mounted below the directory.
+    pub above_mounts: bool,
 }
 
 /// What a scan found.
@@ -53,11 +56,16 @@ pub struct Found {
 impl Folder {
     /// The mount in a container.
     pub fn mount(&self) -> Mount {
-        let way = if self.writable { "rw" } else { "ro" };
+        let options: &[&str] = match (self.writable, self.above_mounts) {
+            (true, _) => &["rbind", "rw"],
+            (false, false) => &["rbind", "ro"],
+            // `rro` needs runc 1.1, which fails before Linux 5.12; an older runc ignores it and goes by `ro`.
+            (false, true) => &["rbind", "ro", "rro"],
+        };
         Mount {
             host: self.source.clone(),
             path: self.path.clone(),
-            options: vec!["rbind".into(), way.into()],
+            options: options.iter().map(|option| (*option).to_owned()).collect(),
         }
     }
 }
@@ -90,7 +98,7 @@ pub fn choose(root: &Path, entries: Vec<Entry>) -> Found {
                 continue;
             }
         };
-        found.folders.push(Folder { path, source, writable });
+        found.folders.push(Folder { path, source, writable, above_mounts: false });
     }
     found.folders.sort_by(|a, b| a.path.cmp(&b.path));
     found.skipped.sort();
@@ -120,7 +128,17 @@ pub fn scan(root: &Path) -> io::Result<Found> {
         };
         entries.push(Entry { name: entry.file_name(), kind });
     }
-    Ok(choose(root, entries))
+    let mut found = choose(root, entries);
+    if found.folders.iter().any(|folder| !folder.writable) {
+        let names = below::look(root)?;
+        for folder in &mut found.folders {
+            folder.above_mounts = folder
+                .source
+                .file_name()
+                .is_some_and(|name| name.to_str().is_some_and(|name| names.contains(name)));
+        }
+    }
+    Ok(found)
 }
 
 /// A mount of the bundle that has a folder's place, or the root's or one above it, where folders would be put into a
@@ -258,6 +276,7 @@ mod tests {
             path: Path::new("/srv").join(n),
             source: "/".into(),
             writable: false,
+            above_mounts: false,
         });
         assert_eq!(hidden(image, Path::new("/srv"), &folders), Vec::<PathBuf>::new());
         fs::create_dir_all(image.join("var/srv/full/x")).unwrap();

@@ -10,6 +10,7 @@
 //! Everything here is small and synchronous: the program is started for every container and every process in one.
 
 pub mod args;
+pub mod below;
 pub mod bundle;
 pub mod create;
 pub mod devices;
