@@ -25,8 +25,8 @@ impl Worker {
         let runc = "#!/bin/sh\n: > \"$PWD/started\"\nuntil [ -e \"$PWD/end\" ]; do sleep 0.01; done\n";
         fs::write(worker.path("runc"), runc).unwrap();
         fs::set_permissions(worker.path("runc"), fs::Permissions::from_mode(0o755)).unwrap();
-        let unit = |id: &str, name: &str, model: &str, memory: u64| json!({"id": id, "names": [name], "vendor": "nvidia", "model": model, "memory_mib": memory, "edits": {}});
-        let units = json!([unit("GPU-a", "0", "NVIDIA T4", 16_000), unit("GPU-b", "1", "NVIDIA T4", 16_000)]);
+        let unit = |id: &str, name: &str, arch: &str| json!({"id": id, "names": [name], "vendor": "nvidia", "model": "NVIDIA T4", "memory_mib": 16_000, "compute_capability": arch, "edits": {}});
+        let units = json!([unit("GPU-a", "0", "7.5"), unit("GPU-b", "1", "9.0")]);
         fs::write(
             worker.path("devices.json"),
             json!({"format": 1, "vendors": {}, "units": units}).to_string(),
@@ -129,6 +129,29 @@ fn until(what: &str, condition: impl Fn() -> bool) {
 fn kill(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+#[test]
+fn only_what_the_image_can_use_is_waited_for() {
+    let worker = Worker::new(&json!({}));
+    let new = ["GPU_COUNT=1", "NVIDIA_REQUIRE_ARCH=arch>=9.0"];
+    let a = worker.create("a", &new);
+    worker.wait_started("a");
+    assert_eq!(worker.units("a"), "GPU-b");
+    let b = worker.create("b", &new);
+    until("it stands in line", || worker.waiting() == 1);
+    let none = worker.create("none", &["GPU_COUNT=1", "NVIDIA_REQUIRE_ARCH=arch>=10.0"]);
+    let why = worker.refused("none", none);
+    assert!(why.starts_with("GPU: the image needs arch>=10.0"), "{why}");
+    // The other GPU is free all the while, and stays so for those who can use it.
+    let c = worker.create("c", &["GPU_COUNT=1"]);
+    worker.wait_started("c");
+    assert_eq!((worker.units("c").as_str(), worker.started("b")), ("GPU-a", false));
+    worker.end("a", a);
+    worker.wait_started("b");
+    assert_eq!(worker.units("b"), "GPU-b");
+    worker.end("b", b);
+    worker.end("c", c);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What a new container gets: the policy, the device data and the bundle brought together.
 
+use super::able::able;
 use super::bundle::read_json;
 use super::devices::{Devices, FORMAT, Mount, Unit};
 use super::edit::{Additions, Seen, add, look};
@@ -156,9 +157,14 @@ fn gpus(
             )));
         }
     }
+    let request = match gpus.access {
+        Access::Exclusive => request.shared_by(gpus.leases.replicas),
+        Access::Shared | Access::Request => request,
+    };
+    let able = able(&seen.env, &devices, &request, gpus.access, &units)?;
     let chosen = match gpus.access {
-        Access::Exclusive => own(&request.shared_by(gpus.leases.replicas), gpus, &units, leased)?,
-        access => request.choose(access, &units)?,
+        Access::Exclusive => own(&request, gpus, &units, &able, leased)?,
+        access => request.choose(access, &able)?,
     };
     give(&seen.env, &devices, &chosen, additions)?;
     if let Some(equipment) = additions.equipment.as_mut().filter(|_| gpus.access == Access::Exclusive) {
@@ -167,20 +173,23 @@ fn gpus(
     Ok(())
 }
 
-/// Units that no other container has. A bundle that is made a container again keeps those that it has devices of.
+/// Units that no other container has, of those that the image is able to use. A bundle that is made a container again
+/// keeps those that it has devices of.
 fn own<'a>(
     request: &Request,
     gpus: &Gpus,
     units: &[&'a Unit],
+    able: &[&Unit],
     leased: &Leased<'_>,
 ) -> Result<Vec<&'a Unit>, Refusal> {
     let demand = match leased.noted.map(|noted| &noted.units).filter(|units| !units.is_empty()) {
         Some(units) => {
             Some(Demand { asked: units.join(","), ask: Ask { units: units.clone(), count: units.len() } })
         }
-        None => request.demand(&gpus.leases, units)?,
+        None => request.demand(&gpus.leases, able)?,
     };
     let Some(demand) = demand else { return Ok(vec![]) };
+    // All units: others in line may want those that this image can't use.
     let ids = lease::take(&gpus.leases, units, leased.bundle, &demand)?;
     Ok(units.iter().copied().filter(|unit| ids.contains(&unit.id)).collect())
 }

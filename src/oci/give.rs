@@ -4,7 +4,7 @@ use super::devices::{Devices, Driver, Edits, Node, Unit, Vendor};
 use super::edit::Additions;
 use super::exec::Equipment;
 use super::request::VISIBLE;
-use super::{Refusal, report, require, said};
+use super::{Refusal, report, said};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -30,7 +30,6 @@ pub fn give(
     let mut equipment = Equipment::default();
     let mut vendors: Vec<Vendor> = vec![];
     for unit in chosen {
-        requirements(env, driver(unit.vendor), unit)?;
         if !vendors.contains(&unit.vendor) {
             vendors.push(unit.vendor);
             gather(&driver(unit.vendor).edits, additions, &mut equipment)?;
@@ -68,15 +67,6 @@ fn hsa_override<'a>(chosen: &[&'a Unit]) -> Result<Option<&'a str>, String> {
          one kind with GPU_MODEL or AMD_VISIBLE_DEVICES, or set the variable in their params",
         needs.join(", ")
     ))
-}
-
-/// Whether the image's `NVIDIA_REQUIRE_*` are met.
-fn requirements(env: &[(String, String)], driver: &Driver, unit: &Unit) -> Result<(), Refusal> {
-    if unit.vendor != Vendor::Nvidia {
-        return Ok(());
-    }
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    require::check(&env, driver, unit).map_err(Refusal::new)
 }
 
 fn gather(edits: &Edits, additions: &mut Additions, equipment: &mut Equipment) -> Result<(), Refusal> {

@@ -9,6 +9,7 @@
 //!
 //! Everything here is small and synchronous: the program is started for every container and every process in one.
 
+pub mod able;
 pub mod args;
 pub mod below;
 pub mod bundle;
