@@ -5,11 +5,12 @@ use super::devices::Mount;
 use super::edit::{Mounted, normal};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::Mode;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// What stands in the root directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +26,8 @@ pub struct Entry {
 pub enum Kind {
     /// A directory.
     Directory,
-    /// A symlink, and the directory that it leads to, free of symlinks; `None`: to none.
-    Link(Option<PathBuf>),
+    /// A symlink, and what it says.
+    Link(PathBuf),
     /// A file, a socket…
     Other,
 }
@@ -70,10 +71,14 @@ impl Folder {
     }
 }
 
-/// Decides what is a folder (PURE). A symlink counts only if it leads to a directory right in `root`: a longer way
-/// would go through a writable folder, where a task could change it between this look and the mount.
+/// Links from one to the next; more are a loop, or nobody's intention.
+const LINKS: usize = 8;
+
+/// Decides what is a folder (PURE). A symlink counts only if it names a directory right in `root`, or another such link:
+/// any other way could go through a writable folder, where a task could change it between this look and the mount.
 pub fn choose(root: &Path, entries: Vec<Entry>) -> Found {
     let mut found = Found::default();
+    let kinds: BTreeMap<OsString, Kind> = entries.iter().map(|e| (e.name.clone(), e.kind.clone())).collect();
     for Entry { name, kind } in entries {
         let path = root.join(&name);
         let Some(text) = name.to_str() else {
@@ -87,15 +92,19 @@ pub fn choose(root: &Path, entries: Vec<Entry>) -> Found {
         let source = match kind {
             Kind::Other => continue,
             Kind::Directory => path.clone(),
-            Kind::Link(Some(target)) if target.parent() == Some(root) && target.to_str().is_some() => target,
             Kind::Link(target) => {
-                let target = target.map_or("no directory".to_owned(), |t| t.display().to_string());
-                found.skipped.push(format!(
-                    "{} is a symlink to {target}, not to a folder in {}: no step sees it; use a bind mount instead",
+                match led_to(root, &target, &kinds).filter(|source| source.to_str().is_some()) {
+                    Some(source) => source,
+                    None => {
+                        found.skipped.push(format!(
+                    "{} is a symlink to {}, not to a folder in {}: no step sees it; use a bind mount instead",
                     path.display(),
+                    target.display(),
                     root.display()
                 ));
-                continue;
+                        continue;
+                    }
+                }
             }
         };
         found.folders.push(Folder { path, source, writable, above_mounts: false });
@@ -103,6 +112,22 @@ pub fn choose(root: &Path, entries: Vec<Entry>) -> Found {
     found.folders.sort_by(|a, b| a.path.cmp(&b.path));
     found.skipped.sort();
     found
+}
+
+/// The directory right in `root` that a link to `target` means, by what stands in `root` alone.
+fn led_to(root: &Path, target: &Path, kinds: &BTreeMap<OsString, Kind>) -> Option<PathBuf> {
+    let mut target = target;
+    for _ in 0..LINKS {
+        let inside = if target.is_absolute() { target.strip_prefix(root).ok()? } else { target };
+        let mut parts = inside.components().filter(|part| *part != Component::CurDir);
+        let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else { return None };
+        match kinds.get(name)? {
+            Kind::Directory => return Some(root.join(name)),
+            Kind::Link(next) => target = next,
+            Kind::Other => return None,
+        }
+    }
+    None
 }
 
 /// Looks into `root`; a root that does not exist has no folders.
@@ -122,7 +147,7 @@ pub fn scan(root: &Path) -> io::Result<Found> {
         let kind = if kind.is_dir() {
             Kind::Directory
         } else if kind.is_symlink() {
-            Kind::Link(fs::canonicalize(entry.path()).ok().filter(|target| target.is_dir()))
+            Kind::Link(fs::read_link(entry.path())?)
         } else {
             Kind::Other
         };
@@ -193,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_is_a_folder_and_what_is_not() {
-        let link = |to: &str| Kind::Link(Some(to.into()));
+        let link = |to: &str| Kind::Link(to.into());
         let found = choose(
             Path::new("/srv"),
             vec![
@@ -202,10 +227,18 @@ mod tests {
                 entry("data", Kind::Directory),
                 entry("rw", Kind::Directory),
                 entry("latest", link("/srv/data")),
+                entry("bare", link("./data/")),
+                entry("twice", link("latest")),
                 entry("away", link("/etc")),
                 entry("deep", link("/srv/out_rw/x")),
                 entry("up", link("/srv")),
-                entry("gone", Kind::Link(None)),
+                entry("gone", link("nothing")),
+                entry("note", link("file")),
+                // To a folder, but on a way that a task could turn another way.
+                entry("round", link("out_rw/../data")),
+                entry("through", link("/srv/out_rw/link-to-data")),
+                entry("a", link("b")),
+                entry("b", link("a")),
                 entry("file", Kind::Other),
                 entry(".hidden", Kind::Directory),
                 entry("lost+found", Kind::Directory),
@@ -216,16 +249,19 @@ mod tests {
         assert_eq!(
             found.folders.iter().map(folder).collect::<Vec<_>>(),
             [
+                r#"/srv/bare < /srv/data ["rbind", "ro"]"#,
                 r#"/srv/cache_writable < /srv/cache_writable ["rbind", "rw"]"#,
                 r#"/srv/data < /srv/data ["rbind", "ro"]"#,
                 r#"/srv/latest < /srv/data ["rbind", "ro"]"#,
                 r#"/srv/out_rw < /srv/out_rw ["rbind", "rw"]"#,
                 r#"/srv/rw < /srv/rw ["rbind", "ro"]"#,
+                r#"/srv/twice < /srv/data ["rbind", "ro"]"#,
             ]
         );
         let told = |path: &str| found.skipped.iter().any(|s| s.starts_with(&format!("{path} ")));
-        assert!(["/srv/away", "/srv/deep", "/srv/up", "/srv/gone"].into_iter().all(told), "{found:?}");
-        assert_eq!(found.skipped.len(), 4);
+        let skipped = ["away", "deep", "up", "gone", "note", "round", "through", "a", "b"];
+        assert!(skipped.iter().all(|name| told(&format!("/srv/{name}"))), "{found:?}");
+        assert_eq!(found.skipped.len(), skipped.len());
     }
 
     #[test]
@@ -237,17 +273,20 @@ mod tests {
         fs::write(root.join("file"), "").unwrap();
         std::os::unix::fs::symlink("a", root.join("b_rw")).unwrap();
         std::os::unix::fs::symlink("/etc", root.join("etc")).unwrap();
+        // As a task leaves it that may write to the one folder: where it leads now is not where it will.
+        std::os::unix::fs::symlink("../a", root.join("a/link")).unwrap();
+        std::os::unix::fs::symlink("a/link", root.join("c")).unwrap();
         let found = scan(&root).unwrap();
         assert_eq!(found.folders.len(), 2);
         assert_eq!((&found.folders[1].source, found.folders[1].writable), (&root.join("a"), true));
-        assert_eq!(found.skipped.len(), 1);
+        assert_eq!(found.skipped.len(), 2, "{found:?}");
     }
 
     #[test]
     fn what_a_step_has_in_the_same_place() {
         let folders = choose(
             Path::new("/srv"),
-            vec![entry("data", Kind::Directory), entry("latest", Kind::Link(Some("/srv/data".into())))],
+            vec![entry("data", Kind::Directory), entry("latest", Kind::Link("/srv/data".into()))],
         )
         .folders;
         let taken = |destination: &str, source: Option<&str>| {
