@@ -242,6 +242,27 @@ fn a_check_sees_nothing() {
     assert!(!config.contains("240"), "{config}");
 }
 
+/// As NFS and FUSE leave it when what is behind them is gone: the name is still that of a directory.
+#[test]
+#[ignore = "needs root and runc"]
+fn a_folder_that_is_gone_is_named() {
+    use nix::mount::{MsFlags, mount, umount};
+    use std::os::fd::AsRawFd;
+    let task = Container::start("ccmf", true, true);
+    let folder = task.dir.path().canonicalize().unwrap().join("srv/models");
+    fs::create_dir(&folder).unwrap();
+    let fuse = fs::File::options().read(true).write(true).open("/dev/fuse").unwrap();
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", fuse.as_raw_fd());
+    mount(Some("none"), &folder, Some("fuse"), MsFlags::empty(), Some(options.as_str())).unwrap();
+    drop(fuse);
+    let done = task.command(&["create", "--bundle", ".", "another"]).output();
+    umount(&folder).unwrap();
+    let done = done.unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    let wanted = format!("the worker's folder {} can't be mounted", folder.display());
+    assert!(!done.status.success() && said.contains(&wanted), "{said}");
+}
+
 /// runc itself says where it looks for a bundle that is not there: it must be where the wrapper does.
 #[test]
 #[ignore = "needs root and runc"]

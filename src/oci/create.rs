@@ -12,7 +12,7 @@ use super::lease::model::Ask;
 use super::lease::{self, Demand};
 use super::policy::{Access, DefaultCount, Gpus, Leases, Policy, Steps};
 use super::request::{Request, is_task};
-use super::{Refusal, report};
+use super::{Refusal, report, said};
 use std::fs;
 use std::path::Path;
 
@@ -98,6 +98,13 @@ fn shared_folders(root: &Path, seen: &Seen, bundle: &Path) -> Result<Vec<Mount>,
             "the image has files of its own in {0}, which the worker's folder {0} would hide: move them in the image, or \
              have the folder renamed on the worker",
             path.display()
+        )));
+    }
+    if let Some((folder, why)) = folders::broken(&folders) {
+        return Err(Refusal::new(format!(
+            "the worker's folder {} can't be mounted ({}): tell its operator",
+            folder.path.display(),
+            said(&why)
         )));
     }
     Ok(folders.iter().map(folders::Folder::mount).collect())

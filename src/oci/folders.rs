@@ -166,6 +166,17 @@ pub fn scan(root: &Path) -> io::Result<Found> {
     Ok(found)
 }
 
+/// A folder that can't be mounted, and why: a stale NFS, a FUSE without its program. A scan does not notice, since the
+/// name is that of a directory, and runc's own message names nothing that the author of a pipeline knows.
+pub fn broken(folders: &[Folder]) -> Option<(&Folder, io::Error)> {
+    let why = |folder: &Folder| match fs::metadata(&folder.source) {
+        Ok(found) if found.is_dir() => None,
+        Ok(_) => Some(io::ErrorKind::NotADirectory.into()),
+        Err(e) => Some(e),
+    };
+    folders.iter().find_map(|folder| Some((folder, why(folder)?)))
+}
+
 /// A mount of the bundle that has a folder's place, or the root's or one above it, where folders would be put into a
 /// step's own volume; and that place on the worker (PURE). One from the folder's own source is ours: the bundle has been
 /// equipped before.
@@ -280,6 +291,21 @@ mod tests {
         assert_eq!(found.folders.len(), 2);
         assert_eq!((&found.folders[1].source, found.folders[1].writable), (&root.join("a"), true));
         assert_eq!(found.skipped.len(), 2, "{found:?}");
+    }
+
+    #[test]
+    fn what_cant_be_mounted() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let folders = scan(dir.path()).unwrap().folders;
+        assert!(broken(&folders).is_none());
+        fs::remove_dir(dir.path().join("b")).unwrap();
+        let (folder, why) = broken(&folders).unwrap();
+        assert_eq!((folder, why.kind()), (&folders[1], io::ErrorKind::NotFound));
+        fs::write(dir.path().join("b"), "").unwrap();
+        assert_eq!(broken(&folders).unwrap().1.kind(), io::ErrorKind::NotADirectory);
     }
 
     #[test]
