@@ -93,7 +93,14 @@ fn shared_folders(root: &Path, seen: &Seen, bundle: &Path) -> Result<Vec<Mount>,
         )));
     }
     let rootfs = bundle.join(seen.root.as_deref().unwrap_or("rootfs"));
-    if let Some(path) = folders::hidden(&rootfs, root, &folders).first() {
+    let hidden = folders::hidden(&rootfs, root, &folders).map_err(|e| {
+        Refusal::new(format!(
+            "whether the image has files of its own in {} can't be seen ({}): look at what it has there",
+            root.display(),
+            said(&e)
+        ))
+    })?;
+    if let Some(path) = hidden.first() {
         return Err(Refusal::new(format!(
             "the image has files of its own in {0}, which the worker's folder {0} would hide: move them in the image, or \
              have the folder renamed on the worker",

@@ -3,13 +3,13 @@
 use super::below;
 use super::devices::Mount;
 use super::edit::{Mounted, normal};
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
-use nix::sys::stat::Mode;
+use super::inside;
+use nix::fcntl::OFlag;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 /// What stands in the root directory.
@@ -196,162 +196,45 @@ pub fn taken(mounts: &[Mounted], root: &Path, folders: &[Folder]) -> Option<(Str
 
 /// The folders in whose place an image has something of its own, which a mount would hide. Symlinks of the image are
 /// followed inside of it only, as runc does.
-pub fn hidden(rootfs: &Path, root: &Path, folders: &[Folder]) -> Vec<PathBuf> {
-    let Ok(image) = File::open(rootfs) else { return vec![] };
-    // The usual image has nothing in /srv: one look for all folders.
-    let Some(names) = names(image.as_fd(), root) else { return vec![] };
-    let has = |folder: &&Folder| {
-        folder.path.file_name().is_some_and(|name| names.iter().any(|n| n == name))
-            && self::names(image.as_fd(), &folder.path).is_none_or(|inside| !inside.is_empty())
+///
+/// # Errors
+/// The image can't be looked at.
+pub fn hidden(rootfs: &Path, root: &Path, folders: &[Folder]) -> io::Result<Vec<PathBuf>> {
+    let image = match File::open(rootfs) {
+        Ok(image) => image,
+        // runc will say so.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(e) => return Err(e),
     };
-    folders.iter().filter(has).map(|folder| folder.path.clone()).collect()
+    // The usual image has nothing in /srv: one look for all folders.
+    let Some(there) = names(&image, root)? else { return Ok(vec![]) };
+    let mut hidden = vec![];
+    for folder in folders {
+        let is = folder.path.file_name().is_some_and(|name| there.iter().any(|n| n == name));
+        if is && names(&image, &folder.path)?.is_none_or(|inside| !inside.is_empty()) {
+            hidden.push(folder.path.clone());
+        }
+    }
+    Ok(hidden)
 }
 
-/// Names in a directory of the image; `None`: it is no directory.
-fn names(image: impl AsFd, path: &Path) -> Option<Vec<OsString>> {
-    let how = OpenHow::new()
-        .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
-        .mode(Mode::empty())
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT);
-    let dir: OwnedFd = openat2(image, path, how).ok()?;
-    let listed = nix::dir::Dir::from_fd(dir).ok()?.into_iter().flatten();
-    let named = listed.map(|entry| OsString::from(entry.file_name().to_string_lossy().into_owned()));
-    Some(named.filter(|name| name != "." && name != "..").collect())
+/// Names in a directory of the image; `None`: it has none there.
+fn names(image: &File, path: &Path) -> io::Result<Option<Vec<OsString>>> {
+    let dir = match inside::open(image, path, OFlag::O_RDONLY | OFlag::O_DIRECTORY) {
+        Ok(dir) => dir,
+        Err(e) if inside::is_absence(e) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let mut names = vec![];
+    for entry in nix::dir::Dir::from_fd(dir)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push(OsString::from_vec(entry.file_name().to_bytes().to_vec()));
+        }
+    }
+    Ok(Some(names))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(name: &str, kind: Kind) -> Entry {
-        Entry { name: name.into(), kind }
-    }
-
-    #[test]
-    fn what_is_a_folder_and_what_is_not() {
-        let link = |to: &str| Kind::Link(to.into());
-        let found = choose(
-            Path::new("/srv"),
-            vec![
-                entry("out_rw", Kind::Directory),
-                entry("cache_writable", Kind::Directory),
-                entry("data", Kind::Directory),
-                entry("rw", Kind::Directory),
-                entry("latest", link("/srv/data")),
-                entry("bare", link("./data/")),
-                entry("twice", link("latest")),
-                entry("away", link("/etc")),
-                entry("deep", link("/srv/out_rw/x")),
-                entry("up", link("/srv")),
-                entry("gone", link("nothing")),
-                entry("note", link("file")),
-                // To a folder, but on a way that a task could turn another way.
-                entry("round", link("out_rw/../data")),
-                entry("through", link("/srv/out_rw/link-to-data")),
-                entry("a", link("b")),
-                entry("b", link("a")),
-                entry("file", Kind::Other),
-                entry(".hidden", Kind::Directory),
-                entry("lost+found", Kind::Directory),
-            ],
-        );
-        let folder =
-            |f: &Folder| format!("{} < {} {:?}", f.path.display(), f.source.display(), f.mount().options);
-        assert_eq!(
-            found.folders.iter().map(folder).collect::<Vec<_>>(),
-            [
-                r#"/srv/bare < /srv/data ["rbind", "ro"]"#,
-                r#"/srv/cache_writable < /srv/cache_writable ["rbind", "rw"]"#,
-                r#"/srv/data < /srv/data ["rbind", "ro"]"#,
-                r#"/srv/latest < /srv/data ["rbind", "ro"]"#,
-                r#"/srv/out_rw < /srv/out_rw ["rbind", "rw"]"#,
-                r#"/srv/rw < /srv/rw ["rbind", "ro"]"#,
-                r#"/srv/twice < /srv/data ["rbind", "ro"]"#,
-            ]
-        );
-        let told = |path: &str| found.skipped.iter().any(|s| s.starts_with(&format!("{path} ")));
-        let skipped = ["away", "deep", "up", "gone", "note", "round", "through", "a", "b"];
-        assert!(skipped.iter().all(|name| told(&format!("/srv/{name}"))), "{found:?}");
-        assert_eq!(found.skipped.len(), skipped.len());
-    }
-
-    #[test]
-    fn a_scan_of_real_directories() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().canonicalize().unwrap();
-        assert_eq!(scan(&root.join("none")).unwrap(), Found::default());
-        fs::create_dir(root.join("a")).unwrap();
-        fs::write(root.join("file"), "").unwrap();
-        std::os::unix::fs::symlink("a", root.join("b_rw")).unwrap();
-        std::os::unix::fs::symlink("/etc", root.join("etc")).unwrap();
-        // As a task leaves it that may write to the one folder: where it leads now is not where it will.
-        std::os::unix::fs::symlink("../a", root.join("a/link")).unwrap();
-        std::os::unix::fs::symlink("a/link", root.join("c")).unwrap();
-        let found = scan(&root).unwrap();
-        assert_eq!(found.folders.len(), 2);
-        assert_eq!((&found.folders[1].source, found.folders[1].writable), (&root.join("a"), true));
-        assert_eq!(found.skipped.len(), 2, "{found:?}");
-    }
-
-    #[test]
-    fn what_cant_be_mounted() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["a", "b", "c"] {
-            fs::create_dir(dir.path().join(name)).unwrap();
-        }
-        let folders = scan(dir.path()).unwrap().folders;
-        assert!(broken(&folders).is_none());
-        fs::remove_dir(dir.path().join("b")).unwrap();
-        let (folder, why) = broken(&folders).unwrap();
-        assert_eq!((folder, why.kind()), (&folders[1], io::ErrorKind::NotFound));
-        fs::write(dir.path().join("b"), "").unwrap();
-        assert_eq!(broken(&folders).unwrap().1.kind(), io::ErrorKind::NotADirectory);
-    }
-
-    #[test]
-    fn what_a_step_has_in_the_same_place() {
-        let folders = choose(
-            Path::new("/srv"),
-            vec![entry("data", Kind::Directory), entry("latest", Kind::Link("/srv/data".into()))],
-        )
-        .folders;
-        let taken = |destination: &str, source: Option<&str>| {
-            let mount = Mounted { destination: destination.into(), source: source.map(str::to_owned) };
-            taken(&[mount], Path::new("/srv"), &folders).map(|(_, path)| path.display().to_string())
-        };
-        let volume = Some("/var/lib/concourse/volumes/live/x/volume");
-        for place in ["/srv/data", "/srv//data/", "srv/data", "/srv/a/../data"] {
-            assert_eq!(taken(place, volume).as_deref(), Some("/srv/data"), "{place}");
-            assert_eq!(taken(place, Some("/srv/data")), None, "our own, from before");
-        }
-        assert_eq!(taken("/srv/latest", Some("/srv/latest")).as_deref(), Some("/srv/latest"));
-        assert_eq!(taken("/srv/latest", Some("/srv/data")), None);
-        assert_eq!(taken("/srv/data", None).as_deref(), Some("/srv/data"), "a tmpfs");
-        assert_eq!(taken("/srv", volume).as_deref(), Some("/srv"));
-        for other in ["/", "/srv/database", "/srv/data/model", "/sr", "/tmp/build/0123abcd/srv/data"] {
-            assert_eq!(taken(other, volume), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn what_an_image_has_in_the_same_place() {
-        let dir = tempfile::tempdir().unwrap();
-        let image = dir.path();
-        let folders = ["full", "empty", "file", "away"].map(|n| Folder {
-            path: Path::new("/srv").join(n),
-            source: "/".into(),
-            writable: false,
-            above_mounts: false,
-        });
-        assert_eq!(hidden(image, Path::new("/srv"), &folders), Vec::<PathBuf>::new());
-        fs::create_dir_all(image.join("var/srv/full/x")).unwrap();
-        fs::create_dir_all(image.join("var/srv/empty")).unwrap();
-        fs::write(image.join("var/srv/file"), "").unwrap();
-        // As some images have it: absolute, but inside of the image.
-        std::os::unix::fs::symlink("/var/srv", image.join("srv")).unwrap();
-        assert_eq!(
-            hidden(image, Path::new("/srv"), &folders),
-            [Path::new("/srv/full"), Path::new("/srv/file")]
-        );
-    }
-}
+#[path = "folders_tests.rs"]
+mod tests;

@@ -20,6 +20,7 @@ pub mod exec;
 pub mod folders;
 pub mod give;
 pub mod hook;
+pub mod inside;
 pub mod json;
 pub mod lease;
 pub mod next;

@@ -4,8 +4,9 @@
 //! the worker. So each path is resolved by the kernel with the image's root as root (`openat2`, Linux 5.6), and the
 //! magic links of proc are refused; what is made, is made by name in a directory that was resolved so.
 
+use crate::oci::inside;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, readlinkat, renameat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
@@ -53,10 +54,7 @@ impl Root {
     }
 
     fn resolve(&self, path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
-        let how = OpenHow::new()
-            .flags(flags | OFlag::O_CLOEXEC)
-            .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        openat2(&self.0, path, how)
+        inside::open(&self.0, path, flags)
     }
 
     /// Whether there is something; a link that leads nowhere is nothing.
