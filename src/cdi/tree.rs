@@ -21,6 +21,32 @@ const PARAMS: &str = "/proc/driver/nvidia/params";
 /// Seconds that the hook may take; it needs some milliseconds.
 const TIMEOUT: u32 = 30;
 
+/// The code that a tree comes of, what it is made from aside. Its hash is a part of a tree's name, so that a newer
+/// charm does not go on with what an older one built of the same files; a number to raise would be forgotten.
+const BUILDER: [(&str, &[u8]); 4] = [
+    ("tree", include_bytes!("tree.rs")),
+    ("library", include_bytes!("../oci/hook/library.rs")),
+    ("elf", include_bytes!("../oci/hook/elf.rs")),
+    ("plan", include_bytes!("../oci/hook/plan.rs")),
+];
+
+/// Hash of [`BUILDER`], made as this is compiled.
+const BUILD: u64 = hash(&BUILDER);
+
+/// FNV-1a: nobody chooses this input.
+const fn hash(sources: &[(&str, &[u8])]) -> u64 {
+    let (mut sum, mut at) = (0xcbf2_9ce4_8422_2325_u64, 0);
+    while at < sources.len() {
+        let (bytes, mut byte) = (sources[at].1, 0);
+        while byte < bytes.len() {
+            sum = (sum ^ bytes[byte] as u64).wrapping_mul(0x0100_0000_01b3);
+            byte += 1;
+        }
+        at += 1;
+    }
+    sum
+}
+
 /// Where trees are, and what finishes a container.
 #[derive(Clone, Debug)]
 pub struct Trees {
@@ -79,7 +105,7 @@ impl Trees {
 
     fn prepare(&self, work: &Work) -> std::io::Result<PathBuf> {
         let params = fs::read_to_string(&self.params).ok().filter(|_| work.params).and_then(|t| params(&t));
-        let tree = self.dir.join(digest(work, params.as_deref())?);
+        let tree = self.dir.join(digest(BUILD, work, params.as_deref())?);
         if tree.exists() {
             return Ok(tree);
         }
@@ -139,9 +165,9 @@ fn trees_of(table: &str) -> Vec<String> {
 }
 
 /// Changes with everything that a container would notice.
-fn digest(work: &Work, params: Option<&str>) -> std::io::Result<String> {
+fn digest(build: u64, work: &Work, params: Option<&str>) -> std::io::Result<String> {
     let mut sum = Sha256::new();
-    sum.update(format!("{FORMAT} {MOUNT} {:?} {:?} {:?}", work.links, work.folders, work.compat));
+    sum.update(format!("{build:x} {FORMAT} {MOUNT} {:?} {:?} {:?}", work.links, work.folders, work.compat));
     sum.update(format!("{:?} {}", params, work.profile));
     for file in &work.files {
         let found = fs::metadata(&file.host)?;

@@ -150,6 +150,23 @@ fn a_tree_for_each_driver() {
 }
 
 #[test]
+fn a_tree_for_each_builder() {
+    let work = Work { profile: true, ..Work::default() };
+    assert_eq!(digest(BUILD, &work, None).unwrap(), digest(BUILD, &work, None).unwrap());
+    assert_ne!(digest(BUILD, &work, None).unwrap(), digest(BUILD ^ 1, &work, None).unwrap());
+    assert_ne!(hash(&[("a", b"one")]), hash(&[("a", b"One")]));
+    // Whatever a source of the builder uses is one too, or data that is hashed by value.
+    for (name, text) in BUILDER {
+        for line in String::from_utf8_lossy(text).lines() {
+            let used = line.strip_prefix("use super::").or(line.strip_prefix("use crate::oci::hook::"));
+            let Some(used) = used.and_then(|used| used.split([':', ';']).next()) else { continue };
+            let known = BUILDER.iter().any(|(name, _)| *name == used) || used == "known";
+            assert!(known, "{name}.rs uses {used}.rs, which is not in BUILDER");
+        }
+    }
+}
+
+#[test]
 fn where_there_is_no_tree() {
     let machine = Machine::new();
     fs::remove_file(machine.at("nvidia-smi")).unwrap();
