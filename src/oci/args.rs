@@ -3,6 +3,10 @@
 //! runc up to 1.4 parses with urfave/cli v1 over Go's `flag`, later ones with v3. They agree on what works in both:
 //! one dash or two, `--name value` and `--name=value`, the last one wins, `--` ends the flags, a value may look like
 //! anything. v3 also takes global flags behind the subcommand. What neither takes is runc's to refuse.
+//!
+//! In two things this reader is v1 where v3 is not: v3 takes white space off both ends of an argument that is no flag's
+//! separate value (` --bundle=/b` is a flag), and a lone `-` ends its reading, with all that follows left out. containerd
+//! writes neither.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
