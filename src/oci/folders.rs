@@ -179,15 +179,16 @@ pub fn broken(folders: &[Folder]) -> Option<(&Folder, io::Error)> {
 
 /// A mount of the bundle that has a folder's place, or the root's or one above it, where folders would be put into a
 /// step's own volume; and that place on the worker (PURE). One from the folder's own source is ours: the bundle has been
-/// equipped before.
+/// equipped before. One from no path, such as the tmpfs at `/dev`, is no volume, and folders in it hide nothing.
 pub fn taken(mounts: &[Mounted], root: &Path, folders: &[Folder]) -> Option<(String, PathBuf)> {
     let last = folders.last()?;
+    let volume = |mount: &Mounted| mount.source.as_ref().is_some_and(|source| source.starts_with('/'));
     mounts.iter().find_map(|mount| {
         let place = mount.place();
         let path = match folders.iter().find(|folder| normal(&folder.path) == place) {
             Some(folder) if mount.source.as_deref() == folder.source.to_str() => return None,
             Some(folder) => &folder.path,
-            None if !place.is_empty() && last.path.starts_with(&place) => root,
+            None if !place.is_empty() && volume(mount) && last.path.starts_with(&place) => root,
             None => return None,
         };
         Some((mount.destination.clone(), path.to_owned()))

@@ -105,6 +105,7 @@ fn what_a_step_has_in_the_same_place() {
     assert_eq!(taken("/srv/latest", Some("/srv/data")), None);
     assert_eq!(taken("/srv/data", None).as_deref(), Some("/srv/data"), "a tmpfs");
     assert_eq!(taken("/srv", volume).as_deref(), Some("/srv"));
+    assert_eq!(taken("/srv", Some("tmpfs")), None);
     for other in ["/", "/srv/database", "/srv/data/model", "/sr", "/tmp/build/0123abcd/srv/data"] {
         assert_eq!(taken(other, volume), None, "{other}");
     }
