@@ -298,6 +298,37 @@ fn sick_units_are_not_leased_and_who_waits_for_them_is_told() {
 }
 
 #[test]
+fn who_names_no_number_has_all_that_are_in_order() {
+    for (rule, env, one_sick, all_sick) in [
+        (json!("all"), vec![], "GPU-b", "none"),
+        (json!(2), vec![], "GPU-b", "none"),
+        (json!(1), vec![], "GPU-b", "none"),
+        (json!("none"), vec!["GPU_COUNT=all"], "GPU-b", "refused"),
+        (json!("none"), vec!["NVIDIA_VISIBLE_DEVICES=all", "GPU_MODEL=t4"], "GPU-b", "refused"),
+        (json!("all"), vec!["GPU_COUNT=2"], "refused", "refused"),
+        (json!("all"), vec!["NVIDIA_VISIBLE_DEVICES=0,1"], "refused", "refused"),
+    ] {
+        let worker = Worker::new(&json!({"default_count": rule}));
+        for (id, sick, gets) in [
+            ("a", json!({"GPU-a": "XID 79"}), one_sick),
+            ("b", json!({"GPU-a": "x", "GPU-b": "x"}), all_sick),
+        ] {
+            let sick = json!({"format": 1, "units": sick}).to_string();
+            fs::write(worker.path("leases/sick.json"), sick).unwrap();
+            let child = worker.create(id, &env);
+            if gets == "refused" {
+                let said = worker.refused(id, child);
+                assert!(said.contains("in order on this worker; out of order: 0 (GPU-a)"), "{said}");
+                continue;
+            }
+            worker.wait_started(id);
+            assert_eq!(worker.units(id), gets, "{rule} {env:?}");
+            worker.end(id, child);
+        }
+    }
+}
+
+#[test]
 fn who_asks_for_nothing_takes_no_lock() {
     for (rules, env, units) in [
         (json!({}), vec![], "none"),

@@ -198,7 +198,8 @@ fn own<'a>(
 ) -> Result<Vec<&'a Unit>, Refusal> {
     let demand = match leased.noted.map(|noted| &noted.units).filter(|units| !units.is_empty()) {
         Some(units) => {
-            Some(Demand { asked: units.join(","), ask: Ask { units: units.clone(), count: units.len() } })
+            let ask = Ask { units: units.clone(), count: units.len(), or_fewer: false };
+            Some(Demand { asked: units.join(","), ask, or_none: false })
         }
         None => request.demand(&gpus.leases, able)?,
     };

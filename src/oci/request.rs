@@ -179,7 +179,9 @@ impl Request {
                 DefaultCount::Some(count) => count.min(found.len()),
             };
             let asked = format!("nothing, so for the worker's default of {count}");
-            return Ok((count > 0).then(|| Demand { asked, ask: ask(&found, count) }));
+            // What is out of order stops nobody who did not ask for it; an image that hopes for GPUs is told.
+            let or_none = !self.image_hopes();
+            return Ok((count > 0).then(|| Demand { asked, ask: ask(&found, count, true), or_none }));
         };
         let names = |(_, choice): &(Vendor, Choice)| matches!(choice, Choice::Named(_));
         if let Some((vendor, _)) = self.author.iter().find(|own| names(own)).filter(|_| !rules.names) {
@@ -189,8 +191,10 @@ impl Request {
             )));
         }
         let (found, count) = self.fitting(Access::Request, units)?;
-        let count = count.unwrap_or(found.len());
-        Ok(Some(Demand { asked: format!("{asked}{}", self.kind()), ask: ask(&found, count) }))
+        // All are those in order; of units that were chosen by name each is meant.
+        let or_fewer = count.is_none() && !self.author.iter().any(names);
+        let ask = ask(&found, count.unwrap_or(found.len()), or_fewer);
+        Ok(Some(Demand { asked: format!("{asked}{}", self.kind()), ask, or_none: false }))
     }
 
     /// The same where so many containers may have a unit at once.
@@ -287,8 +291,8 @@ impl Request {
     }
 }
 
-fn ask(units: &[&Unit], count: usize) -> Ask {
-    Ask { units: units.iter().map(|unit| unit.id.clone()).collect(), count }
+fn ask(units: &[&Unit], count: usize, or_fewer: bool) -> Ask {
+    Ask { units: units.iter().map(|unit| unit.id.clone()).collect(), count, or_fewer }
 }
 
 /// `untold`: units that would do, if only their drivers told how much memory they have.

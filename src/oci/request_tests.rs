@@ -58,6 +58,25 @@ fn a_shared_unit_promises_a_share_of_its_memory() {
 }
 
 #[test]
+fn what_is_out_of_order_stops_only_who_asks_for_it() {
+    let units = three();
+    let units: Vec<&Unit> = units.iter().collect();
+    let rules = Leases { default_count: DefaultCount::Some(4), ..Leases::default() };
+    for (words, or_fewer, or_none) in [
+        ("|", true, true),
+        ("NVIDIA_VISIBLE_DEVICES=all |", true, false),
+        ("NVIDIA_VISIBLE_DEVICES=all | GPU_COUNT=all", true, false),
+        ("| AMD_VISIBLE_DEVICES=all", true, false),
+        ("| GPU_COUNT=all NVIDIA_VISIBLE_DEVICES=0,1", false, false),
+        ("| GPU_COUNT=3", false, false),
+        ("| GPU_MODEL=h200", false, false),
+    ] {
+        let demand = Request::parse(&env(words)).unwrap().demand(&rules, &units).unwrap().unwrap();
+        assert_eq!((demand.ask.or_fewer, demand.or_none), (or_fewer, or_none), "{words}");
+    }
+}
+
+#[test]
 fn memory_that_nobody_tells_is_said_to_be_the_reason() {
     let mut units = three();
     units[0].memory_mib = None;

@@ -43,6 +43,8 @@ pub struct Demand {
     pub asked: String,
     /// So many of these.
     pub ask: Ask,
+    /// It said nothing: where no unit is in order it runs without.
+    pub or_none: bool,
 }
 
 /// A lease table, as one call of the wrapper uses it.
@@ -55,7 +57,8 @@ struct Desk<'a> {
     caller: Caller,
 }
 
-/// Takes units for a container that is made, and waits for them. Returns their ids.
+/// Takes units for a container that is made, and waits for them. Returns their ids, none where it may run without and
+/// none is in order.
 ///
 /// # Errors
 /// It can't have them; the sentence is for the author of the pipeline.
@@ -70,6 +73,10 @@ pub fn take(rules: &Leases, units: &[&Unit], bundle: &Path, demand: &Demand) -> 
             Answer::Held(units) => return Ok(units),
             Answer::Impossible(sound) => {
                 desk.leave()?;
+                if demand.or_none {
+                    report::journal("a task that says nothing about GPUs runs without: none is in order");
+                    return Ok(vec![]);
+                }
                 return Err(say::impossible(demand, sound, &desk.story(&table)));
             }
             Answer::Unknown if again < 8 => {

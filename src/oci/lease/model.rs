@@ -67,6 +67,9 @@ pub struct Ask {
     pub units: Vec<String>,
     /// How many of them, all at once.
     pub count: usize,
+    /// Where not so many are in order, all that are will do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub or_fewer: bool,
 }
 
 /// A task that waits.
@@ -164,7 +167,7 @@ impl Table {
     pub fn ask(&mut self, caller: &Caller, ask: &Ask, world: &impl World, places: &[Place]) -> Answer {
         // A container that is made anew has the right of a known one only if that was given by the rules.
         self.leases.retain(|lease| lease.id != caller.id || lease.entitles(world));
-        if let Some(sound) = impossible(ask, places) {
+        if let Err(sound) = needed(ask, places) {
             self.settle(world, places);
             return Answer::Impossible(sound);
         }
@@ -181,7 +184,7 @@ impl Table {
         self.close_up(me, world);
         match self.waiters.iter().find(|waiter| waiter.caller.me == *me) {
             None => Answer::Unknown,
-            Some(waiter) => impossible(&waiter.ask, places).map_or(Answer::Waiting, Answer::Impossible),
+            Some(waiter) => needed(&waiter.ask, places).map_or_else(Answer::Impossible, |_| Answer::Waiting),
         }
     }
 
@@ -289,7 +292,7 @@ impl Table {
             let free: Vec<(&Place, u32, u64)> = would_do
                 .map(|place| (place, self.holders(&place.id), count(&self.last, &place.id)))
                 .collect();
-            match choose(&free, waiter.ask.count) {
+            match needed(&waiter.ask, places).ok().and_then(|count| choose(&free, count)) {
                 Some(units) => self.give(&waiter.caller, units, None, world.now()),
                 None => {
                     reserve(&mut reserved, &waiter.ask, places);
@@ -356,7 +359,7 @@ impl Table {
 
 fn reserve(reserved: &mut BTreeMap<String, u64>, ask: &Ask, places: &[Place]) {
     // Who will be refused keeps nobody waiting.
-    if impossible(ask, places).is_none() {
+    if needed(ask, places).is_ok() {
         ask.units.iter().for_each(|unit| *reserved.entry(unit.clone()).or_default() += 1);
     }
 }
@@ -365,10 +368,14 @@ fn count(counts: &BTreeMap<String, u64>, unit: &str) -> u64 {
     counts.get(unit).copied().unwrap_or(0)
 }
 
-/// How many of the units are in order, if that is too few even with nobody else on the worker.
-fn impossible(ask: &Ask, places: &[Place]) -> Option<usize> {
+/// How many it is to get; or how many of the units are in order, if that is too few even with nobody else on the worker.
+fn needed(ask: &Ask, places: &[Place]) -> Result<usize, usize> {
     let sound = places.iter().filter(|place| !place.sick && ask.units.contains(&place.id)).count();
-    (sound < ask.count).then_some(sound)
+    match sound {
+        _ if sound >= ask.count => Ok(ask.count),
+        1.. if ask.or_fewer => Ok(sound),
+        _ => Err(sound),
+    }
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ fn places(count: usize, replicas: u32) -> Vec<Place> {
 }
 
 fn ask(count: usize, units: &[&str]) -> Ask {
-    Ask { units: units.iter().map(|id| (*id).to_owned()).collect(), count }
+    Ask { units: units.iter().map(|id| (*id).to_owned()).collect(), count, or_fewer: false }
 }
 
 #[test]
@@ -81,6 +81,29 @@ fn replicas_are_shared_by_so_many() {
     let case = Case { fine: false, asks, starts: vec![2, 2, 1, 1], places: places(2, 2) };
     let states = explore(&case, 0);
     assert!(states > 10_000, "{states}");
+}
+
+#[test]
+fn all_are_those_in_order() {
+    let all = |count| Ask { or_fewer: true, ..ask(count, &["0", "1", "2"]) };
+    let asks = vec![all(3), ask(1, &["0", "1", "2"]), all(2), ask(2, &["0", "1"])];
+    let mut places = places(3, 1);
+    places[1].sick = true;
+    let mut table = Table::new("");
+    let world = vec![Container { runcs: vec![(0, Phase::Waits)], ..Container::default() }; 4];
+    let two = Answer::Held(vec!["0".to_owned(), "2".to_owned()]);
+    assert_eq!(table.ask(&caller(0, 0), &asks[0], &world, &places), two);
+    assert_eq!(table.ask(&caller(1, 0), &asks[3], &world, &places), Answer::Impossible(1));
+    // It got well, or the others fell ill, while one waits: that changes what it waits for.
+    assert_eq!(table.ask(&caller(2, 0), &asks[0], &world, &places), Answer::Waiting);
+    places.iter_mut().for_each(|place| place.sick = true);
+    assert_eq!(table.look("2", &process(2, 0), &world, &places), Answer::Impossible(0));
+    places[1].sick = false;
+    assert_eq!(table.look("2", &process(2, 0), &world, &places), Answer::Held(vec!["1".to_owned()]));
+    places[2].sick = false;
+    let case = Case { fine: false, asks: asks[..3].to_vec(), starts: vec![2, 2, 1], places };
+    let states = explore(&case, 0);
+    assert!(states > 1_000, "{states}");
 }
 
 #[test]
@@ -119,7 +142,7 @@ proptest! {
             let all: Vec<String> = (0..units).map(|at| at.to_string()).collect();
             let some: Vec<String> = (0..units).filter(|at| mask & (1 << at) != 0).map(|at| at.to_string()).collect();
             let units = if some.is_empty() { all } else { some };
-            Ask { count: units.len().min(*count), units }
+            Ask { count: units.len().min(*count), units, or_fewer: false }
         };
         let asks: Vec<Ask> = wants.iter().map(ask).collect();
         let starts = vec![9; asks.len()];

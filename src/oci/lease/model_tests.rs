@@ -146,7 +146,7 @@ impl Sim {
         let of = &self.containers[at];
         let ask = match of.noted.is_empty() {
             true => case.asks[at].clone(),
-            false => Ask { units: of.noted.clone(), count: of.noted.len() },
+            false => Ask { units: of.noted.clone(), count: of.noted.len(), or_fewer: false },
         };
         let caller = caller(at, of.runcs[number].0);
         let answer = self.table.ask(&caller, &ask, &self.containers, &case.places);

@@ -56,6 +56,12 @@ impl Story<'_> {
         if sick.is_empty() { String::new() } else { format!("; out of order: {}", sick.join(", ")) }
     }
 
+    /// How many it waits for.
+    fn needed(&self, demand: &Demand) -> usize {
+        let sound = demand.ask.units.iter().filter(|id| !self.sick.contains_key(*id)).count();
+        if demand.ask.or_fewer { demand.ask.count.min(sound) } else { demand.ask.count }
+    }
+
     fn free(&self) -> Vec<&String> {
         let held = |id: &String| self.table.leases.iter().any(|lease| lease.units.contains(id));
         let ids = self.units.iter().map(|unit| &unit.id);
@@ -90,7 +96,9 @@ pub fn too_late(demand: &Demand, waited_s: u64, story: &Story<'_>) -> Refusal {
     let free = match (would_do.len(), rest.is_empty()) {
         (0, true) => String::new(),
         (0, false) => format!("; free, but not what the task asks for: {}", story.names(rest)),
-        (n, _) => format!("; free, but {n} of {} is not enough: {}", demand.ask.count, story.names(would_do)),
+        (n, _) => {
+            format!("; free, but {n} of {} is not enough: {}", story.needed(demand), story.names(would_do))
+        }
     };
     let holders = match story.holders(ids) {
         none if none.is_empty() => "they are kept for tasks that came first".to_owned(),
