@@ -183,6 +183,9 @@ pub const RUN: &str = "/run/concourse-ci-machine";
 /// There while a web node restarts: workers wait in their starts, so long at most as their units say.
 pub const PAUSE: &str = "/run/concourse-ci-machine/pause";
 
+/// The first worker's [`WorkerPaths::containerd`], as the second one sees it.
+pub const MAIN_CONTAINERD: &str = "/run/concourse-ci-machine/containerd-main";
+
 /// The slice of the second worker's unit and so of its containers.
 pub const UNTAGGED_SLICE: &str = "system-concourse_untagged.slice";
 

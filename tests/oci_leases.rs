@@ -18,7 +18,7 @@ impl Worker {
     fn new(rules: &Value) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let worker = Worker { dir };
-        for name in ["bundles", "leases"] {
+        for name in ["bundles", "untagged", "leases"] {
             fs::create_dir(worker.path(name)).unwrap();
         }
         // Says that it was started, and goes on as long as the bundle has no `end`.
@@ -32,7 +32,9 @@ impl Worker {
             json!({"format": 1, "vendors": {}, "units": units}).to_string(),
         )
         .unwrap();
-        let mut leases = json!({"dir": worker.path("leases"), "default_count": "none", "wait_s": 60});
+        let bundles = [worker.path("bundles"), worker.path("untagged")];
+        let mut leases =
+            json!({"dir": worker.path("leases"), "default_count": "none", "wait_s": 60, "bundles": bundles});
         rules.as_object().unwrap().iter().for_each(|(name, value)| leases[name] = value.clone());
         let policy = json!({"format": 1, "runc": worker.path("runc"), "folders": {"steps": "none", "root": "/srv"},
             "gpus": {"access": "exclusive", "devices": worker.path("devices.json"), "leases": leases}});
@@ -45,7 +47,7 @@ impl Worker {
     }
 
     fn bundle(&self, id: &str) -> PathBuf {
-        self.path("bundles").join(id)
+        self.path(if id.starts_with("untagged-") { "untagged" } else { "bundles" }).join(id)
     }
 
     fn program(&self) -> Command {
@@ -435,6 +437,26 @@ fn the_operator_sees_and_breaks_only_what_is_not_in_use() {
     assert!(worker.leases(&["brake"]).1.starts_with("usage:"));
     kill(a);
     assert!(worker.leases(&[]).1.contains("0 (GPU-a)  NVIDIA T4  free"));
+}
+
+#[test]
+fn containers_of_both_workers_are_found_again() {
+    let worker = Worker::new(&json!({"wait_s": 1}));
+    for (first, second) in [("a", "untagged-a"), ("untagged-b", "b")] {
+        let holder = worker.create(first, &["GPU_COUNT=1"]);
+        worker.wait_started(first);
+        assert_eq!(worker.units(first), "GPU-a");
+        fs::write(worker.path("leases/leases.json"), "{").unwrap();
+        let other = worker.create(second, &["GPU_COUNT=1"]);
+        worker.wait_started(second);
+        assert_eq!(worker.units(second), "GPU-b", "{second} was given what {first} has");
+        let listed = worker.leases(&[]).1;
+        assert!(listed.contains(&format!("container {first} for ")), "{listed}");
+        [holder, other].into_iter().for_each(kill);
+        for id in [first, second] {
+            fs::remove_dir_all(worker.bundle(id)).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -73,6 +73,22 @@ pub struct Leases {
     pub wait_s: u64,
     /// Whether tasks may choose units by name (`NVIDIA_VISIBLE_DEVICES: "0"`). `all` and `none` they always may.
     pub names: bool,
+    /// See [`BUNDLES`].
+    #[serde(skip_serializing_if = "is_usual")]
+    pub bundles: Vec<PathBuf>,
+}
+
+/// Where the machine's containers have their bundles. A worker's containerd is in `/run/containerd` always, so the second
+/// one has a mount namespace of its own in which that is another directory: these are the names by which each of them, and
+/// the machine itself, sees its own containers and the other's. Which names there are depends on where one looks.
+pub const BUNDLES: [&str; 3] = [
+    "/run/containerd/io.containerd.runtime.v2.task/concourse",
+    "/run/concourse-ci-machine/containerd-main/io.containerd.runtime.v2.task/concourse",
+    "/run/concourse-ci-machine/containerd-untagged/io.containerd.runtime.v2.task/concourse",
+];
+
+fn is_usual(bundles: &[PathBuf]) -> bool {
+    bundles.iter().eq(BUNDLES.map(PathBuf::from).iter())
 }
 
 impl Leases {
@@ -83,7 +99,8 @@ impl Leases {
 impl Default for Leases {
     fn default() -> Self {
         let dir = "/run/concourse-gpu".into();
-        Leases { dir, default_count: DefaultCount::All, replicas: 1, wait_s: 180, names: true }
+        let bundles = BUNDLES.map(PathBuf::from).into();
+        Leases { dir, default_count: DefaultCount::All, replicas: 1, wait_s: 180, names: true, bundles }
     }
 }
 

@@ -62,7 +62,7 @@ pub fn policy(world: &World) -> Option<Gpus> {
         default_count: config.gpu_default_count,
         replicas: config.gpu_replicas,
         wait_s: config.gpu_lease_wait.duration().as_secs(),
-        names: true,
+        ..Leases::default()
     };
     Some(Gpus { access: wanted.access, units: None, devices: paths::GPU_DEVICES.into(), leases })
 }

@@ -4,12 +4,28 @@ use crate::kit::model::Model;
 use crate::kit::unit::TestUnit;
 use concourse_ci_machine::actions::{Action, answer, steps};
 use concourse_ci_machine::event::Goal;
+use concourse_ci_machine::oci::policy::BUNDLES;
 use concourse_ci_machine::paths;
 use concourse_ci_machine::world::{Concern, Role, Volumes, Worker};
 use insta::assert_snapshot;
 
 fn env(unit: &TestUnit) -> String {
     unit.world.file(paths::UNTAGGED.env).unwrap_or_default().to_owned()
+}
+
+/// Its unit gives the directories of both containerds the names by which the wrapper looks for their containers.
+#[test]
+fn each_worker_sees_the_containers_of_both() {
+    let text = include_str!("../../charm/units/concourse-worker-untagged.service");
+    let has = |line: String| assert!(text.lines().any(|own| own == line), "{line}");
+    let (main, own, new) = (paths::WORKER.containerd, paths::UNTAGGED.containerd, paths::MAIN_CONTAINERD);
+    has(format!("BindPaths={own}:{main}"));
+    has(format!("BindPaths=-{main}:{new}"));
+    has(format!("ExecStartPre=+/bin/mkdir -p -m 711 {main}"));
+    let below = |dir: &str| dir.strip_prefix("/run/").unwrap().to_owned();
+    has(format!("RuntimeDirectory={} {}", below(own), below(new)));
+    let tasks = paths::BUNDLES.strip_prefix(main).unwrap();
+    assert_eq!(BUNDLES, [main, new, own].map(|dir| format!("{dir}{tasks}")));
 }
 
 #[test]

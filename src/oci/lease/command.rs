@@ -54,7 +54,8 @@ impl Here {
         let devices: Devices = read_json(&gpus.devices)?;
         let may = |unit: &Unit| gpus.units.as_ref().is_none_or(|units| units.contains(&unit.id));
         let units = devices.units.into_iter().filter(may).collect();
-        let kernel = Kernel::here().map_err(|e| format!("/proc: {e}"))?;
+        let here = Kernel::here().map_err(|e| format!("/proc: {e}"))?;
+        let kernel = Kernel { bundles: gpus.leases.bundles.clone(), ..here };
         let boot = kernel.boot().map_err(|e| format!("/proc: {e}"))?;
         Ok(Here { gpus, units, kernel, boot })
     }

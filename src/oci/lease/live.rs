@@ -1,6 +1,7 @@
 //! What lives: `/proc` and the cgroups.
 
 use super::model::{Inside, Lease, Proc, World};
+use crate::oci::policy::BUNDLES;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -26,6 +27,8 @@ pub struct Kernel {
     pub now: u64,
     /// Inode of our pid namespace.
     pub namespace: u64,
+    /// See [`BUNDLES`].
+    pub bundles: Vec<PathBuf>,
 }
 
 impl Kernel {
@@ -35,7 +38,19 @@ impl Kernel {
     /// `/proc` is not there.
     pub fn here() -> io::Result<Self> {
         let namespace = fs::metadata("/proc/self/ns/pid")?.ino();
-        Ok(Kernel { proc: "/proc".into(), cgroups: "/sys/fs/cgroup".into(), now: now(), namespace })
+        let bundles = BUNDLES.map(PathBuf::from).into();
+        Ok(Kernel { proc: "/proc".into(), cgroups: "/sys/fs/cgroup".into(), now: now(), namespace, bundles })
+    }
+
+    /// Where we see a bundle that someone noted by the name that it has for him: containers of all workers have names of
+    /// their own.
+    pub fn seen(&self, bundle: &Path) -> PathBuf {
+        // What can't be looked at is there: whoever reads it hears why not.
+        let there = |path: &PathBuf| path.try_exists().unwrap_or(true);
+        let noted = bundle.to_owned();
+        let name = bundle.file_name().unwrap_or_default();
+        let elsewhere = self.bundles.iter().map(|root| root.join(name));
+        [noted.clone()].into_iter().chain(elsewhere).find(there).unwrap_or(noted)
     }
 
     /// Which boot it is.
@@ -56,7 +71,7 @@ impl Kernel {
     /// Where the processes of a container are, by the `init.pid` that runc leaves in its bundle. `None`: it has no init
     /// (any more). The number may be old and given again, so the cgroup has to have the container's name.
     pub fn inside(&self, bundle: &Path, id: &str) -> Option<Inside> {
-        let pid = fs::read_to_string(bundle.join("init.pid")).ok()?.trim().parse().ok()?;
+        let pid = fs::read_to_string(self.seen(bundle).join("init.pid")).ok()?.trim().parse().ok()?;
         let init = self.process(pid)?;
         let groups = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup")).ok()?;
         let cgroup = self.directory(&groups, id)?;
@@ -157,7 +172,8 @@ impl World for Kernel {
     fn fresh(&self, lease: &Lease) -> bool {
         let ready = || self.inside(&lease.bundle, &lease.id).is_some();
         // One that was found, not given, may be in the making: then it has no init yet.
-        let made = || lease.suspect && lease.bundle.exists() && !lease.bundle.join("init.pid").exists();
+        let bundle = self.seen(&lease.bundle);
+        let made = || lease.suspect && bundle.exists() && !bundle.join("init.pid").exists();
         self.now.saturating_sub(lease.since) < FIRST_PROCESS && (ready() || made())
     }
 }

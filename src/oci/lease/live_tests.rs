@@ -14,7 +14,7 @@ impl Fake {
         let dir = tempfile::tempdir().unwrap();
         let (proc, cgroups) = (dir.path().join("proc"), dir.path().join("cgroup"));
         fs::create_dir_all(&cgroups).unwrap();
-        Fake { dir, kernel: Kernel { proc, cgroups, now: 1_000_000, namespace: 7 } }
+        Fake { dir, kernel: Kernel { proc, cgroups, now: 1_000_000, namespace: 7, bundles: vec![] } }
     }
 
     fn process(&self, pid: i32, start: u64, state: &str, threads: u32, cgroup: &str) {
@@ -131,6 +131,26 @@ fn whoever_is_inside_counts_but_init() {
     // Nobody can say.
     fs::create_dir_all(inside.cgroup.join("cgroup.procs")).unwrap();
     assert_eq!(fake.kernel.inhabitants(&inside), [None]);
+}
+
+#[test]
+fn a_container_of_another_worker_is_seen_by_its_name_here() {
+    let mut fake = Fake::new();
+    fake.process(10, 500, "S", 1, "0::/garden/b1f0\n");
+    fake.group("garden/b1f0", "10\n");
+    let here = fake.bundle("10");
+    let noted = PathBuf::from("/nowhere/of/another/namespace").join(ID);
+    let lease = Lease { bundle: noted.clone(), ..fake.lease(None) };
+    assert!(!lease.valid(&fake.kernel));
+    fake.kernel.bundles = vec!["/not/there".into(), here.parent().unwrap().to_owned()];
+    assert!(lease.valid(&fake.kernel));
+    assert_eq!(fake.kernel.seen(&noted), here);
+    assert_eq!(fake.kernel.seen(&here), here);
+    let gone = PathBuf::from("/nowhere/else");
+    assert_eq!(fake.kernel.seen(&gone), gone);
+    // Found again after the table was lost, and still in the making.
+    fs::remove_file(here.join("init.pid")).unwrap();
+    assert!(Lease { suspect: true, ..lease }.valid(&fake.kernel));
 }
 
 #[test]

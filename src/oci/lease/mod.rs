@@ -135,7 +135,8 @@ fn unusable(why: &str) -> Refusal {
 impl<'a> Desk<'a> {
     fn new(rules: &'a Leases, units: &'a [&'a Unit], bundle: &Path) -> Result<Self, String> {
         let broken = |what: &'static str| move |e: std::io::Error| format!("{what}: {}", said(&e));
-        let kernel = Kernel::here().map_err(broken("/proc"))?;
+        let here = Kernel::here().map_err(broken("/proc"))?;
+        let kernel = Kernel { bundles: rules.bundles.clone(), ..here };
         let boot = kernel.boot().map_err(broken("/proc/sys/kernel/random/boot_id"))?;
         let bundle = bundle.canonicalize().map_err(broken("the bundle"))?;
         let id = bundle.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

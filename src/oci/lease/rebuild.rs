@@ -9,14 +9,17 @@ use super::live::Kernel;
 use super::model::{Lease, Table};
 use crate::oci::exec::Equipment;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The table as the bundles in `bundles` have it.
-pub fn rebuild(bundles: Option<&Path>, kernel: &Kernel, boot: &str) -> Table {
+/// The table as the bundles of all workers have it, and those beside our own.
+pub fn rebuild(own: Option<&Path>, kernel: &Kernel, boot: &str) -> Table {
     let mut table = Table::new(boot);
-    let entries = bundles.and_then(|dir| fs::read_dir(dir).ok()).into_iter().flatten().flatten();
+    let roots = own.into_iter().chain(kernel.bundles.iter().map(PathBuf::as_path));
+    let entries = roots.filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten();
     let mut found: Vec<Lease> = entries.filter_map(|entry| lease(&entry.path(), kernel)).collect();
     found.sort();
+    // Our own are to be seen under two names.
+    found.dedup_by(|one, other| one.id == other.id);
     table.leases = found;
     table
 }

@@ -89,7 +89,7 @@ impl Shown {
         let seconds = |since: u64| now.saturating_sub(since) / 1000;
         let lease = |lease: &Lease| ShownLease {
             container: lease.id.clone(),
-            build: build(&lease.bundle),
+            build: build(&kernel.seen(&lease.bundle)),
             seconds: seconds(lease.since),
             state: state(lease, kernel),
             in_use: lease.in_use(kernel),
@@ -104,7 +104,7 @@ impl Shown {
         };
         let waiter = |Waiter { caller, ask }: &Waiter| ShownWaiter {
             container: caller.id.clone(),
-            build: build(&caller.bundle),
+            build: build(&kernel.seen(&caller.bundle)),
             seconds: seconds(caller.since),
             count: ask.count,
             units: ask.units.clone(),
