@@ -92,7 +92,7 @@ impl Moment {
                 Some(Moment(table))
             }
             Stored::Lost(_) if !dir.join(table::TABLE).exists() => Some(Moment(Table::new(&boot))),
-            Stored::Lost(_) => None,
+            Stored::Lost(_) | Stored::Unreadable(_) => None,
         }
     }
 

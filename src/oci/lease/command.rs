@@ -67,7 +67,10 @@ impl Here {
                 table.drop_ended(&self.kernel);
                 Ok(table)
             }
-            Stored::Lost(why) => Err(why),
+            Stored::Lost(why) => Err(format!(
+                "nothing to break: the next task puts the table together from the containers ({why})"
+            )),
+            Stored::Unreadable(why) => Err(why),
         }
     }
 }
@@ -94,9 +97,7 @@ fn break_unit(name: &str) -> Result<String, String> {
         return Err(format!("tasks have no unit {name} on this worker; they have: {}", all.join(", ")));
     };
     let locked = Locked::open(&here.gpus.leases.dir)?;
-    let mut table = here.sound(locked.load(&here.boot)).map_err(|why| {
-        format!("nothing to break: the next task puts the table together from the containers ({why})")
-    })?;
+    let mut table = here.sound(locked.load(&here.boot))?;
     let before = table.clone();
     match table.take_back(&unit.id, &here.kernel) {
         Err(using) => {

@@ -5,7 +5,7 @@ use crate::oci::policy::BUNDLES;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -62,26 +62,33 @@ impl Kernel {
     }
 
     /// A process by its number; `None`: there is none, or it has ended and waits to be reaped.
-    pub fn process(&self, pid: i32) -> Option<Proc> {
-        let stat = fs::read_to_string(self.proc.join(pid.to_string()).join("stat")).ok()?;
-        let (start, dead) = parse_stat(&stat)?;
-        (!dead).then_some(Proc { pid, start, namespace: self.namespace })
+    ///
+    /// # Errors
+    /// Nobody can say.
+    pub fn process(&self, pid: i32) -> io::Result<Option<Proc>> {
+        let Some(stat) = text(&self.proc.join(pid.to_string()).join("stat"))? else { return Ok(None) };
+        let (start, dead) = parse_stat(&stat).ok_or(ErrorKind::InvalidData)?;
+        Ok((!dead).then_some(Proc { pid, start, namespace: self.namespace }))
     }
 
     /// Where the processes of a container are, by the `init.pid` that runc leaves in its bundle. `None`: it has no init
     /// (any more). The number may be old and given again, so the cgroup has to have the container's name.
-    pub fn inside(&self, bundle: &Path, id: &str) -> Option<Inside> {
-        let pid = fs::read_to_string(self.seen(bundle).join("init.pid")).ok()?.trim().parse().ok()?;
-        let init = self.process(pid)?;
-        let groups = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup")).ok()?;
-        let cgroup = self.directory(&groups, id)?;
+    ///
+    /// # Errors
+    /// Nobody can say.
+    pub fn inside(&self, bundle: &Path, id: &str) -> io::Result<Option<Inside>> {
+        let pid = text(&self.seen(bundle).join("init.pid"))?.and_then(|pid| pid.trim().parse().ok());
+        let Some(pid) = pid else { return Ok(None) };
+        let Some(init) = self.process(pid)? else { return Ok(None) };
+        let groups = text(&self.proc.join(pid.to_string()).join("cgroup"))?.unwrap_or_default();
+        let Some(cgroup) = self.directory(&groups, id)? else { return Ok(None) };
         // Read between two looks at the same process: both are of it.
-        (self.process(pid)? == init).then_some(Inside { init, cgroup })
+        Ok((self.process(pid)? == Some(init)).then_some(Inside { init, cgroup }))
     }
 
     /// The directory of a cgroup, from a `/proc/<pid>/cgroup`. Both versions may be mounted; runc makes a device cgroup of
     /// version 1 wherever there is one.
-    fn directory(&self, groups: &str, id: &str) -> Option<PathBuf> {
+    fn directory(&self, groups: &str, id: &str) -> io::Result<Option<PathBuf>> {
         let rank = |controllers: &str| match controllers {
             "" => Some(2),
             list => ["devices", "pids", "memory"].iter().position(|c| list.split(',').any(|l| l == *c)),
@@ -100,11 +107,14 @@ impl Kernel {
                 "" => vec![self.cgroups.clone(), self.cgroups.join("unified")],
                 name => vec![self.cgroups.join(name)],
             };
-            let dir =
-                roots.into_iter().map(|root| root.join(&path)).find(|dir| dir.join("cgroup.procs").exists());
-            found.extend(rank(controllers).zip(dir));
+            for dir in roots.into_iter().map(|root| root.join(&path)) {
+                if dir.join("cgroup.procs").try_exists()? {
+                    found.extend(rank(controllers).map(|rank| (rank, dir)));
+                    break;
+                }
+            }
         }
-        found.into_iter().min().map(|(_, dir)| dir)
+        Ok(found.into_iter().min().map(|(_, dir)| dir))
     }
 
     /// Processes of a cgroup and of those below it, init and those that have ended left out. What can't be seen counts as a
@@ -119,7 +129,7 @@ impl Kernel {
             let pids: Vec<Option<i32>> =
                 listed.into_iter().filter(|pid| *pid != Some(inside.init.pid)).collect();
             let alive = |pid: &Option<i32>| match pid.filter(|pid| *pid > 0) {
-                Some(pid) => self.process(pid).map(Some),
+                Some(pid) => self.process(pid).map_or(Some(None), |found| found.map(Some)),
                 None => Some(None),
             };
             let found: Vec<Option<Proc>> = pids.iter().filter_map(alive).collect();
@@ -143,16 +153,46 @@ impl Kernel {
         while let Some(dir) = dirs.pop() {
             match fs::read_to_string(dir.join("cgroup.procs")) {
                 Ok(list) => found.extend(list.lines().map(|line| line.parse().ok())),
-                // Gone; or threaded, and its processes are listed above.
-                Err(e)
-                    if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP)) => {}
+                // It is threaded, and its processes are listed above.
+                Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
+                Err(e) if is_gone(&e) => {}
                 Err(_) => found.push(None),
             }
             groups += 1;
-            let below = fs::read_dir(&dir).into_iter().flatten().flatten();
-            dirs.extend(below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
+            match below(&dir) {
+                Ok(below) => dirs.extend(below),
+                Err(e) if is_gone(&e) => {}
+                Err(_) => found.push(None),
+            }
         }
         (found, groups)
+    }
+}
+
+/// The directories in one.
+pub fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = vec![];
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// What says that a process, a cgroup or a file is no longer there. Any other error says nothing: what it is about counts as
+/// living, for a unit must not be given twice because the memory or the descriptors ran out.
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::ENODEV))
+}
+
+/// A file's text; `None`: it is gone. Names of processes may be of any bytes.
+pub fn text(path: &Path) -> io::Result<Option<String>> {
+    match fs::read(path) {
+        Ok(text) => Ok(Some(String::from_utf8_lossy(&text).into_owned())),
+        Err(e) if is_gone(&e) => Ok(None),
+        Err(e) => Err(e),
     }
 }
 
@@ -162,7 +202,8 @@ impl World for Kernel {
     }
 
     fn lives(&self, process: &Proc) -> bool {
-        process.namespace == self.namespace && self.process(process.pid) == Some(*process)
+        process.namespace == self.namespace
+            && self.process(process.pid).map_or(true, |found| found == Some(*process))
     }
 
     fn inhabited(&self, inside: &Inside) -> bool {
@@ -170,10 +211,11 @@ impl World for Kernel {
     }
 
     fn fresh(&self, lease: &Lease) -> bool {
-        let ready = || self.inside(&lease.bundle, &lease.id).is_some();
+        let ready = || self.inside(&lease.bundle, &lease.id).map_or(true, |inside| inside.is_some());
         // One that was found, not given, may be in the making: then it has no init yet.
         let bundle = self.seen(&lease.bundle);
-        let made = || lease.suspect && bundle.exists() && !bundle.join("init.pid").exists();
+        let there = |path: &Path| path.try_exists().unwrap_or(true);
+        let made = || lease.suspect && there(&bundle) && !there(&bundle.join("init.pid"));
         self.now.saturating_sub(lease.since) < FIRST_PROCESS && (ready() || made())
     }
 }

@@ -74,7 +74,7 @@ fn a_process_is_its_number_and_its_start() {
 #[test]
 fn this_process_lives() {
     let here = Kernel::here().unwrap();
-    let me = here.process(i32::try_from(std::process::id()).unwrap()).unwrap();
+    let me = here.process(i32::try_from(std::process::id()).unwrap()).unwrap().unwrap();
     assert!(here.lives(&me) && me.start > 0 && here.boot().unwrap().len() == 36 && here.now > 0);
 }
 
@@ -90,7 +90,7 @@ fn a_container_is_found_in_either_version() {
         let fake = Fake::new();
         fake.process(10, 500, "S", 1, listed);
         let dir = fake.group(dir, "10\n");
-        let found = fake.kernel.inside(&fake.bundle("10\n"), ID).unwrap();
+        let found = fake.kernel.inside(&fake.bundle("10\n"), ID).unwrap().unwrap();
         assert_eq!(found, Inside { init: proc(10, 500), cgroup: dir }, "{listed}");
         assert!(!fake.kernel.inhabited(&found));
     }
@@ -101,9 +101,9 @@ fn a_number_that_was_given_again_is_no_init() {
     let fake = Fake::new();
     fake.process(10, 900, "S", 1, "0::/system.slice/ssh.service\n");
     fake.group("system.slice/ssh.service", "10\n");
-    assert_eq!(fake.kernel.inside(&fake.bundle("10"), ID), None);
+    assert_eq!(fake.kernel.inside(&fake.bundle("10"), ID).unwrap(), None);
     for broken in ["", "x", "11"] {
-        assert_eq!(fake.kernel.inside(&fake.bundle(broken), ID), None);
+        assert_eq!(fake.kernel.inside(&fake.bundle(broken), ID).unwrap(), None);
     }
 }
 
@@ -131,6 +131,32 @@ fn whoever_is_inside_counts_but_init() {
     // Nobody can say.
     fs::create_dir_all(inside.cgroup.join("cgroup.procs")).unwrap();
     assert_eq!(fake.kernel.inhabitants(&inside), [None]);
+}
+
+#[test]
+fn what_cant_be_looked_at_lives() {
+    let fake = Fake::new();
+    fake.process(10, 500, "S", 1, "0::/garden/b1f0\n");
+    let group = fake.group("garden/b1f0", "10\n11\n");
+    let bundle = fake.bundle("10");
+    let inside = Inside { init: proc(10, 500), cgroup: group.clone() };
+    assert!(!fake.kernel.inhabited(&inside), "11 has ended");
+    // No error that a process that has ended leaves: its file's place is below a file.
+    fs::write(fake.kernel.proc.join("11"), "").unwrap();
+    assert!(fake.kernel.lives(&proc(11, 1)));
+    assert_eq!(fake.kernel.inhabitants(&inside), [None]);
+    let stat = fake.kernel.proc.join("10/stat");
+    fs::write(&stat, "10 (a").unwrap();
+    assert!(fake.kernel.lives(&proc(10, 500)), "what nobody can read");
+    fs::write(&stat, b"10 (\xff) S 1 2 3 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 500 5 6").unwrap();
+    assert!(fake.kernel.lives(&proc(10, 500)), "a name of any bytes");
+    assert!(!fake.kernel.lives(&proc(10, 501)));
+    fs::remove_file(bundle.join("init.pid")).unwrap();
+    assert!(!fake.lease(None).valid(&fake.kernel));
+    fs::create_dir(bundle.join("init.pid")).unwrap();
+    assert!(fake.lease(None).valid(&fake.kernel), "nobody can say whether it has an init");
+    assert!(below(&group.join("cgroup.procs")).is_err_and(|e| !is_gone(&e)));
+    assert!(below(&group.join("none")).is_err_and(|e| is_gone(&e)));
 }
 
 #[test]

@@ -117,7 +117,10 @@ pub fn take(rules: &Leases, units: &[&Unit], bundle: &Path, demand: &Demand) -> 
 /// They have lapsed, and it can't have them again; the sentence is for who starts the process.
 pub fn enter(rules: &Leases, all: &[&Unit], bundle: &Path, units: &[String]) -> Result<(), Refusal> {
     let mut desk = Desk::new(rules, all, bundle).map_err(|why| unusable(&why))?;
-    let Some(inside) = desk.kernel.inside(&desk.caller.bundle, &desk.caller.id) else {
+    let inside = desk.kernel.inside(&desk.caller.bundle, &desk.caller.id);
+    let inside =
+        inside.map_err(|e| unusable(&format!("where the container's processes are: {}", said(&e))))?;
+    let Some(inside) = inside else {
         return Err(Refusal::new(
             "the container's cgroup can't be found by the init.pid in its bundle, so its GPUs can't be kept for it: its \
              init may have ended; run the build again",
@@ -141,7 +144,7 @@ impl<'a> Desk<'a> {
         let bundle = bundle.canonicalize().map_err(broken("the bundle"))?;
         let id = bundle.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let pid = i32::try_from(std::process::id()).unwrap_or(0);
-        let me = kernel.process(pid).ok_or("/proc does not show this process")?;
+        let me = kernel.process(pid).map_err(broken("/proc"))?.ok_or("/proc does not show this process")?;
         let caller = Caller { id, bundle, me, since: kernel.now };
         Ok(Desk { rules, units, kernel, boot, caller })
     }
@@ -155,12 +158,14 @@ impl<'a> Desk<'a> {
             Stored::Table(table) => table.clone(),
             Stored::Lost(why) => {
                 let table = rebuild::rebuild(self.caller.bundle.parent(), &self.kernel, &self.boot);
+                let table = table.map_err(|e| unusable(&format!("{why}; it can't be put together: {e}")))?;
                 // After a boot there is none, and nothing to say.
                 if !table.leases.is_empty() || self.rules.dir.join(table::TABLE).exists() {
                     report::journal(&format!("the lease table was put together from the containers: {why}"));
                 }
                 table
             }
+            Stored::Unreadable(why) => return Err(unusable(why)),
         };
         let answer = step(&mut table, &self.kernel);
         if before != Stored::Table(table.clone()) {

@@ -86,7 +86,7 @@ fn replicas_are_shared_by_so_many() {
 #[test]
 fn all_are_those_in_order() {
     let all = |count| Ask { or_fewer: true, ..ask(count, &["0", "1", "2"]) };
-    let asks = vec![all(3), ask(1, &["0", "1", "2"]), all(2), ask(2, &["0", "1"])];
+    let asks = [all(3), ask(1, &["0", "1", "2"]), all(2), ask(2, &["0", "1"])];
     let mut places = places(3, 1);
     places[1].sick = true;
     let mut table = Table::new("");

@@ -82,7 +82,7 @@ impl Shown {
             Stored::Table(table) => table,
             // The first task makes it.
             Stored::Lost(_) if !dir.join(table::TABLE).exists() => Table::new(boot),
-            Stored::Lost(why) => return Err(why),
+            Stored::Lost(why) | Stored::Unreadable(why) => return Err(why),
         };
         table.drop_ended(kernel);
         let (now, sick) = (now(), health::sick(dir));

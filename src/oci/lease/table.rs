@@ -3,7 +3,7 @@
 use super::model::{FORMAT, Table};
 use crate::oci::said;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -24,6 +24,8 @@ pub enum Stored {
     Table(Table),
     /// None, or one that can't be trusted; says why.
     Lost(String),
+    /// There may be one, and it can't be read now; says why. It must not be replaced.
+    Unreadable(String),
 }
 
 /// The table, locked until this is dropped.
@@ -92,28 +94,38 @@ impl Locked {
 /// What is stored, as a look without the lock shows it: a rename is seen as a whole or not at all.
 pub fn load(dir: &Path, boot: &str) -> Stored {
     let path = dir.join(TABLE);
-    let lost = |why: String| Stored::Lost(format!("{}: {why}", path.display()));
-    let read = || -> Result<Vec<u8>, String> {
-        let file =
-            OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&path);
-        let file = file.map_err(|e| said(&e))?;
-        let found = file.metadata().map_err(|e| said(&e))?;
-        let me = nix::unistd::geteuid().as_raw();
-        if !found.is_file() || found.uid() != me || found.mode() & 0o022 != 0 {
-            return Err("others than its owner may have written it".into());
-        }
-        let mut text = vec![];
-        io::Read::read_to_end(&mut &file, &mut text).map_err(|e| said(&e))?;
-        Ok(text)
+    let lost = |why: &str| Stored::Lost(format!("{}: {why}", path.display()));
+    let text = match read(&path) {
+        Ok(Some(text)) => text,
+        Ok(None) => return lost("others than its owner may have written it"),
+        Err(e) if e.kind() == ErrorKind::NotFound => return lost(&said(&e)),
+        Err(e) => return Stored::Unreadable(format!("{}: {}", path.display(), said(&e))),
     };
-    match read().and_then(|text| serde_json::from_slice::<Table>(&text).map_err(|e| e.to_string())) {
+    match serde_json::from_slice::<Table>(&text) {
         Ok(table) if table.format != FORMAT => {
-            lost(format!("has format {}, this wrapper reads {FORMAT}", table.format))
+            lost(&format!("has format {}, this wrapper reads {FORMAT}", table.format))
         }
-        Ok(table) if table.boot != boot => lost("is from before the last boot".into()),
+        Ok(table) if table.boot != boot => lost("is from before the last boot"),
         Ok(table) => Stored::Table(table),
-        Err(why) => lost(why),
+        Err(why) => lost(&why.to_string()),
     }
+}
+
+/// What a table's file holds; `None`: it is not the worker's own.
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let mut file = match opened {
+        Err(e) if e.raw_os_error() == Some(libc::ELOOP) => return Ok(None),
+        opened => opened?,
+    };
+    let found = file.metadata()?;
+    let me = nix::unistd::geteuid().as_raw();
+    if !found.is_file() || found.uid() != me || found.mode() & 0o022 != 0 {
+        return Ok(None);
+    }
+    let mut text = vec![];
+    file.read_to_end(&mut text)?;
+    Ok(Some(text))
 }
 
 /// Others than the worker must not be able to put a table there.

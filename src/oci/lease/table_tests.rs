@@ -14,7 +14,7 @@ fn stored() -> (TempDir, Table) {
 fn lost(dir: &Path) -> String {
     match load(dir, BOOT) {
         Stored::Lost(why) => why,
-        Stored::Table(table) => panic!("{table:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -63,6 +63,17 @@ fn what_cant_be_trusted_is_lost() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     assert!(lost(dir.path()).contains("others than its owner"));
+}
+
+#[test]
+fn what_cant_be_read_is_not_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    // Neither missing nor another's: nobody knows what would be there.
+    for place in ["file", &"long/".repeat(1000)] {
+        let stored = load(&dir.path().join(place), BOOT);
+        assert!(matches!(stored, Stored::Unreadable(_)), "{stored:?}");
+    }
 }
 
 #[test]

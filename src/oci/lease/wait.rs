@@ -132,7 +132,7 @@ impl Watch {
     fn picture_now(&self) -> Option<Picture> {
         match load(&self.dir, &self.boot) {
             Stored::Table(table) => Some(table.picture(&self.me)),
-            Stored::Lost(_) => None,
+            Stored::Lost(_) | Stored::Unreadable(_) => None,
         }
     }
 
@@ -150,7 +150,7 @@ impl Watch {
                         Holder::Unseen => {}
                         Holder::Time(end) => {
                             until = until.min(end);
-                            if let Some(inside) = kernel.inside(&lease.bundle, &lease.id) {
+                            if let Ok(Some(inside)) = kernel.inside(&lease.bundle, &lease.id) {
                                 fds.extend(opened(&inside.init, kernel)?);
                             }
                         }
