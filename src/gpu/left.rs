@@ -10,6 +10,7 @@ use crate::host::fs::{remove, write_atomic};
 use crate::oci::lease::health::{self, FORMAT, Sick};
 use crate::oci::lease::live::Kernel;
 use crate::oci::lease::model::Table;
+use crate::oci::lease::rebuild::rebuild;
 use crate::oci::lease::table::{self, Stored};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,14 +85,20 @@ pub struct Moment(Table);
 impl Moment {
     /// Now; `None`: nobody can say.
     pub fn now(dir: &Path) -> Option<Self> {
-        let kernel = Kernel::here().ok()?;
+        Self::of(dir, &Kernel::here().ok()?)
+    }
+
+    fn of(dir: &Path, kernel: &Kernel) -> Option<Self> {
         let boot = kernel.boot().ok()?;
         match table::load(dir, &boot) {
             Stored::Table(mut table) => {
-                table.drop_ended(&kernel);
+                table.drop_ended(kernel);
                 Some(Moment(table))
             }
-            Stored::Lost(_) if !dir.join(table::TABLE).exists() => Some(Moment(Table::new(&boot))),
+            // The first task makes it. Those from before, when GPUs were not leased, have theirs all the same.
+            Stored::Lost(_) if !dir.join(table::TABLE).exists() => {
+                rebuild(None, kernel, &boot).ok().map(Moment)
+            }
             Stored::Lost(_) | Stored::Unreadable(_) => None,
         }
     }
@@ -178,6 +185,25 @@ mod tests {
         };
         let processes = processes.iter().map(process).collect();
         SaidGpu { uuid: uuid.into(), used_mib: Some(used), processes, ..SaidGpu::default() }
+    }
+
+    #[test]
+    fn tasks_from_before_leases_have_their_gpus() {
+        let dir = tempfile::tempdir().unwrap();
+        let (run, bundles) = (dir.path().join("run"), dir.path().join("bundles"));
+        let here = Kernel::here().unwrap();
+        let kernel = Kernel { bundles: vec![bundles.clone()], ..here };
+        let idle = || {
+            let now = Moment::of(&run, &kernel)?;
+            Some(["GPU-a", "GPU-b"].map(|id| now.idle(&now, &id.to_owned())))
+        };
+        assert_eq!(idle(), Some([true, true]));
+        let noted = r#"{"annotations":{"org.concourse-ci.machine.gpus":"{\"units\":[\"GPU-a\"]}"}}"#;
+        std::fs::create_dir_all(bundles.join("b1f0")).unwrap();
+        std::fs::write(bundles.join("b1f0/config.json"), noted).unwrap();
+        assert_eq!(idle(), Some([false, true]));
+        std::fs::create_dir_all(bundles.join("c/config.json")).unwrap();
+        assert_eq!(idle(), None, "nobody can say");
     }
 
     #[test]
