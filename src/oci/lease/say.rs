@@ -115,14 +115,24 @@ pub fn too_late(demand: &Demand, waited_s: u64, story: &Story<'_>) -> Refusal {
 
 /// A process wants into a container whose units are somebody else's now.
 pub fn lapsed(lacking: &[String], story: &Story<'_>) -> Refusal {
-    let why = match story.holders(lacking) {
-        none if none.is_empty() => "tasks in line wait for them, or they are out of order".to_owned(),
-        some => some,
+    let (given, withdrawn): (Vec<String>, Vec<String>) =
+        lacking.iter().cloned().partition(|id| story.units.iter().any(|unit| unit.id == *id));
+    let why = match (story.holders(lacking), given.is_empty()) {
+        (none, false) if none.is_empty() => {
+            "tasks in line wait for them, or they are out of order".to_owned()
+        }
+        (some, _) => some,
     };
+    let gone = match (withdrawn.is_empty(), story.units.is_empty()) {
+        (true, _) => String::new(),
+        (false, true) => "this worker has no list of GPUs at the moment".to_owned(),
+        (false, false) => format!("this worker no longer gives {} to tasks", story.names(&withdrawn)),
+    };
+    let why: Vec<String> = [why, gone].into_iter().filter(|part| !part.is_empty()).collect();
     Refusal::new(format!(
-        "the container had GPU {} until its last process ended, and can't have it again: {why}{}. Run the build again, or \
-         try later",
+        "the container's lease of GPU {} has ended, and it can't have it again: {}{}. Run the build again, or try later",
         story.names(lacking),
+        why.join("; "),
         story.sick(lacking)
     ))
 }
@@ -135,5 +145,64 @@ pub fn span(milliseconds: u64) -> String {
         (0, 0, m, s) => format!("{m}m{s}s"),
         (0, h, m, _) => format!("{h}h{m}m"),
         (d, h, ..) => format!("{d}d{h}h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oci::devices::{Edits, Vendor};
+    use std::path::PathBuf;
+
+    #[test]
+    fn a_lease_that_has_ended() {
+        let unit = |id: &str, name: &str| Unit {
+            id: id.into(),
+            names: vec![name.into()],
+            vendor: Vendor::Nvidia,
+            model: None,
+            memory_mib: None,
+            numa_node: None,
+            nvlink: None,
+            compute_capability: None,
+            brand: None,
+            hsa_override: None,
+            edits: Edits::default(),
+        };
+        let units = [unit("GPU-a", "0"), unit("GPU-b", "1")];
+        let me = Proc { pid: 0, start: 0, namespace: 0 };
+        let mut table = Table::new("");
+        table.leases.push(Lease {
+            id: "c".into(),
+            bundle: PathBuf::new(),
+            units: vec!["GPU-b".into()],
+            since: 0,
+            movers: vec![],
+            inside: None,
+            suspect: false,
+        });
+        let said = |units: &[&Unit], lacking: &[&str]| {
+            let story = Story { table: &table, units, sick: BTreeMap::new(), me, now: 5000 };
+            lapsed(&lacking.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>(), &story).to_string()
+        };
+        let all: Vec<&Unit> = units.iter().collect();
+        for (units, lacking, why) in [
+            (
+                &all[..],
+                vec!["GPU-a"],
+                "GPU 0 (GPU-a) has ended, and it can't have it again: tasks in line wait for",
+            ),
+            (&all[..], vec!["GPU-b"], "can't have it again: container c has 1 (GPU-b) for 5s. Run"),
+            (&all[..], vec!["GPU-x"], "can't have it again: this worker no longer gives GPU-x to tasks. Run"),
+            (
+                &all[..],
+                vec!["GPU-b", "GPU-x"],
+                "1 (GPU-b) for 5s; this worker no longer gives GPU-x to tasks. Run",
+            ),
+            (&[], vec!["GPU-a"], "this worker has no list of GPUs at the moment. Run"),
+        ] {
+            let said = said(units, &lacking);
+            assert!(said.starts_with("the container's lease of GPU ") && said.contains(why), "{said}");
+        }
     }
 }
