@@ -440,6 +440,24 @@ fn the_operator_sees_and_breaks_only_what_is_not_in_use() {
 }
 
 #[test]
+fn units_that_are_no_longer_given_are_seen_while_someone_has_them() {
+    let worker = Worker::new(&json!({}));
+    let a = worker.create("a", &["GPU_COUNT=1"]);
+    worker.wait_started("a");
+    let list = fs::read_to_string(worker.path("devices.json")).unwrap();
+    let mut list: Value = serde_json::from_str(&list).unwrap();
+    list["units"].as_array_mut().unwrap().remove(0);
+    fs::write(worker.path("devices.json"), list.to_string()).unwrap();
+    let (_, text) = worker.leases(&[]);
+    let rest = "1 (GPU-b)  NVIDIA T4  free\nGPU-a  no longer given to tasks\n  container a for ";
+    assert!(text.starts_with(rest), "{text}");
+    let (well, text) = worker.leases(&["break", "GPU-a"]);
+    assert!(!well && text.contains("GPU-a is in use"), "{text}");
+    kill(a);
+    assert_eq!(worker.leases(&[]).1, "1 (GPU-b)  NVIDIA T4  free\n");
+}
+
+#[test]
 fn containers_of_both_workers_are_found_again() {
     let worker = Worker::new(&json!({"wait_s": 1}));
     for (first, second) in [("a", "untagged-a"), ("untagged-b", "b")] {

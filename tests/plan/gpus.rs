@@ -74,6 +74,7 @@ fn gpu_info_tells_who_has_them_and_who_waits() {
         model: Some("NVIDIA H200".into()),
         replicas: 1,
         sick: sick.map(str::to_owned),
+        withdrawn: false,
         leases,
     };
     let waiter = ShownWaiter {

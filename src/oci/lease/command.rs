@@ -1,9 +1,7 @@
 //! `runc-gpu-wrapper leases`: the table for the operator, and a way to break a lease that is safe.
 
-use super::health;
 use super::live::Kernel;
-use super::model::{Proc, Table};
-use super::say::Story;
+use super::model::Table;
 use super::shown::{Shown, state};
 use super::table::{Locked, Stored};
 use crate::oci::bundle::read_json;
@@ -84,22 +82,37 @@ fn show(as_json: bool) -> Result<String, String> {
     }
 }
 
-/// By id or another of its names.
+/// Which unit is meant, by its id or another of its names.
+fn named(name: &str, units: &[Unit], table: &Table) -> Result<String, String> {
+    let withdrawn = table.withdrawn(units);
+    if withdrawn.contains(name) || units.iter().any(|unit| unit.id == name) {
+        return Ok(name.to_owned());
+    }
+    let told = |unit: &Unit| match unit.names.first() {
+        Some(first) => format!("{first} ({})", unit.id),
+        None => unit.id.clone(),
+    };
+    let found: Vec<&Unit> = units.iter().filter(|unit| unit.names.iter().any(|own| own == name)).collect();
+    match found.as_slice() {
+        [unit] => Ok(unit.id.clone()),
+        [] => {
+            let all: Vec<String> = units.iter().map(told).chain(withdrawn).collect();
+            Err(format!("tasks have no unit {name} on this worker; they have: {}", all.join(", ")))
+        }
+        several => {
+            let ids: Vec<&str> = several.iter().map(|unit| unit.id.as_str()).collect();
+            Err(format!("{name} is a name of {}: name the one that you mean by its id", ids.join(" and of ")))
+        }
+    }
+}
+
 fn break_unit(name: &str) -> Result<String, String> {
     let here = Here::new()?;
-    let Some(unit) = here.units.iter().find(|u| u.id == name || u.names.iter().any(|n| n == name)) else {
-        let units: Vec<&Unit> = here.units.iter().collect();
-        let me = Proc { pid: 0, start: 0, namespace: 0 };
-        let table = Table::new("");
-        let story =
-            Story { table: &table, units: &units, sick: health::sick(&here.gpus.leases.dir), me, now: 0 };
-        let all: Vec<String> = units.iter().map(|unit| story.name(&unit.id)).collect();
-        return Err(format!("tasks have no unit {name} on this worker; they have: {}", all.join(", ")));
-    };
     let locked = Locked::open(&here.gpus.leases.dir)?;
     let mut table = here.sound(locked.load(&here.boot))?;
+    let unit = named(name, &here.units, &table)?;
     let before = table.clone();
-    match table.take_back(&unit.id, &here.kernel) {
+    match table.take_back(&unit, &here.kernel) {
         Err(using) => {
             let using: Vec<String> =
                 using.iter().map(|l| format!("container {}: {}", l.id, state(l, &here.kernel))).collect();
@@ -116,5 +129,53 @@ fn break_unit(name: &str) -> Result<String, String> {
             let ids: Vec<&str> = broken.iter().map(|lease| lease.id.as_str()).collect();
             Ok(format!("{name} is free again; it was kept for container {}\n", ids.join(", ")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oci::devices::{Edits, Vendor};
+    use crate::oci::lease::model::Lease;
+
+    #[test]
+    fn a_name_is_of_one_unit() {
+        let unit = |id: &str, vendor| Unit {
+            id: id.into(),
+            names: vec!["0".into(), format!("{id}-too")],
+            vendor,
+            model: None,
+            memory_mib: None,
+            numa_node: None,
+            nvlink: None,
+            compute_capability: None,
+            brand: None,
+            hsa_override: None,
+            edits: Edits::default(),
+        };
+        let units = [unit("GPU-a", Vendor::Nvidia), unit("0000:03:00.0", Vendor::Amd)];
+        let mut table = Table::new("");
+        table.leases.push(Lease {
+            id: "c".into(),
+            bundle: "/c".into(),
+            units: vec!["GPU-a".into(), "MIG-old".into()],
+            since: 0,
+            movers: vec![],
+            inside: None,
+            suspect: false,
+        });
+        let said = |name: &str| named(name, &units, &table).unwrap_or_else(|why| why);
+        for id in ["GPU-a", "0000:03:00.0", "MIG-old"] {
+            assert_eq!(said(id), id);
+        }
+        assert_eq!(said("GPU-a-too"), "GPU-a");
+        assert_eq!(
+            said("0"),
+            "0 is a name of GPU-a and of 0000:03:00.0: name the one that you mean by its id"
+        );
+        assert_eq!(
+            said("7"),
+            "tasks have no unit 7 on this worker; they have: 0 (GPU-a), 0 (0000:03:00.0), MIG-old"
+        );
     }
 }

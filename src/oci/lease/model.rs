@@ -11,8 +11,9 @@
 //! ```
 
 use super::choice::{Place, choose};
+use crate::oci::devices::Unit;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The format that this program writes, and the only one that it reads.
@@ -251,6 +252,12 @@ impl Table {
         let (broken, kept) = std::mem::take(&mut self.leases).into_iter().partition(has);
         self.leases = kept;
         Ok(broken)
+    }
+
+    /// Units that containers have, and that are none of these.
+    pub fn withdrawn(&self, units: &[Unit]) -> BTreeSet<String> {
+        let ids = self.leases.iter().flat_map(|lease| &lease.units);
+        ids.filter(|id| units.iter().all(|unit| unit.id != **id)).cloned().collect()
     }
 
     /// Drops what has ended.

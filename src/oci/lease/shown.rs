@@ -36,6 +36,9 @@ pub struct ShownUnit {
     pub replicas: u32,
     /// Why nobody gets it.
     pub sick: Option<String>,
+    /// It was given before `gpu-device-ids` or the split of a GPU changed: nobody gets it any more.
+    #[serde(default)]
+    pub withdrawn: bool,
     /// Who has it.
     pub leases: Vec<ShownLease>,
 }
@@ -100,7 +103,17 @@ impl Shown {
             model: unit.model.clone(),
             replicas: gpus.leases.replicas.max(1),
             sick: sick.get(&unit.id).cloned(),
+            withdrawn: false,
             leases: table.leases.iter().filter(|l| l.units.contains(&unit.id)).map(lease).collect(),
+        };
+        let withdrawn = |id: String| ShownUnit {
+            names: vec![],
+            model: None,
+            replicas: gpus.leases.replicas.max(1),
+            sick: sick.get(&id).cloned(),
+            withdrawn: true,
+            leases: table.leases.iter().filter(|l| l.units.contains(&id)).map(lease).collect(),
+            id,
         };
         let waiter = |Waiter { caller, ask }: &Waiter| ShownWaiter {
             container: caller.id.clone(),
@@ -110,7 +123,7 @@ impl Shown {
             units: ask.units.clone(),
         };
         Ok(Shown {
-            units: units.iter().map(unit).collect(),
+            units: units.iter().map(unit).chain(table.withdrawn(units).into_iter().map(withdrawn)).collect(),
             waiters: table.waiters.iter().map(waiter).collect(),
         })
     }
@@ -127,6 +140,9 @@ impl Shown {
             let name =
                 unit.names.first().map_or_else(|| unit.id.clone(), |name| format!("{name} ({})", unit.id));
             let _ = write!(text, "{name}  {}", unit.model.as_deref().unwrap_or(""));
+            if unit.withdrawn {
+                text.push_str("no longer given to tasks");
+            }
             let _ = match (&unit.sick, unit.leases.is_empty()) {
                 (Some(why), _) => writeln!(text, "  out of order: {why}"),
                 (None, true) => writeln!(text, "  free"),
@@ -213,6 +229,7 @@ mod tests {
             model: Some("NVIDIA T4".into()),
             replicas: 1,
             sick: sick.map(str::to_owned),
+            withdrawn: false,
             leases: leases.to_vec(),
         };
         let waiter = ShownWaiter {
