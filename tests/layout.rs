@@ -95,7 +95,8 @@ fn the_wrapper_decides_without_touching() {
     for (module, path, text) in source() {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let pure = [
-            "able", "args", "choice", "devices", "edit", "exec", "json", "model", "policy", "request", "say",
+            "able", "args", "choice", "devices", "edit", "exec", "json", "model", "place", "policy",
+            "request", "say",
         ]
         .contains(&name.as_str());
         for outside in OUTSIDE.iter().filter(|_| module == "oci" && pure) {

@@ -9,6 +9,8 @@ pub struct Place {
     pub memory_mib: u64,
     /// Units of one group reach each other fast, those of an earlier kind of group faster. `None`: it is in none.
     pub groups: [Option<u64>; 2],
+    /// See [`super::place::nodes`].
+    pub nodes: Vec<String>,
     /// How many containers may have it at once.
     pub replicas: u32,
     /// Out of order: nobody gets it.

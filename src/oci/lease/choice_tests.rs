@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn place(id: &str, memory_mib: u64, group: u64) -> Place {
-    Place { id: id.into(), memory_mib, groups: [None, Some(group)], replicas: 1, sick: false }
+    Place { id: id.into(), memory_mib, groups: [None, Some(group)], nodes: vec![], replicas: 1, sick: false }
 }
 
 fn chosen(free: &[(Place, u32, u64)], count: usize) -> Option<String> {

@@ -137,6 +137,7 @@ mod tests {
     use super::*;
     use crate::oci::devices::{Edits, Vendor};
     use crate::oci::lease::model::Lease;
+    use std::collections::BTreeMap;
 
     #[test]
     fn a_name_is_of_one_unit() {
@@ -159,6 +160,7 @@ mod tests {
             id: "c".into(),
             bundle: "/c".into(),
             units: vec!["GPU-a".into(), "MIG-old".into()],
+            nodes: BTreeMap::new(),
             since: 0,
             movers: vec![],
             inside: None,

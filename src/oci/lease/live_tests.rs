@@ -1,4 +1,5 @@
 use super::*;
+use std::collections::BTreeMap;
 use tempfile::TempDir;
 
 /// A machine of files: `/proc` and cgroups of version 1 or 2.
@@ -45,6 +46,7 @@ impl Fake {
             id: ID.into(),
             bundle: self.dir.path().join(ID),
             units: vec!["0".into()],
+            nodes: BTreeMap::new(),
             since: 1_000_000,
             movers: vec![],
             inside,

@@ -19,13 +19,14 @@ pub mod command;
 pub mod health;
 pub mod live;
 pub mod model;
+pub mod place;
 pub mod rebuild;
 pub mod say;
 pub mod shown;
 pub mod table;
 pub mod wait;
 
-use super::devices::{Unit, Vendor};
+use super::devices::Unit;
 use super::policy::Leases;
 use super::{Refusal, report, said};
 use choice::Place;
@@ -198,7 +199,8 @@ impl<'a> Desk<'a> {
         let place = |unit: &&Unit| Place {
             id: unit.id.clone(),
             memory_mib: unit.memory_mib.unwrap_or(0),
-            groups: groups(unit),
+            groups: place::groups(unit),
+            nodes: place::nodes(unit),
             replicas: self.rules.replicas.max(1),
             sick: sick.contains_key(&unit.id),
         };
@@ -214,15 +216,4 @@ impl<'a> Desk<'a> {
             now: live::now(),
         }
     }
-}
-
-/// Same maker and over NVLink; same maker, same NUMA node.
-fn groups(unit: &Unit) -> [Option<u64>; 2] {
-    let vendor = match unit.vendor {
-        Vendor::Nvidia => 0,
-        Vendor::Amd => 1,
-        Vendor::Intel => 2,
-    };
-    let of = |number: u32| vendor << 40 | u64::from(number);
-    [unit.nvlink.map(of), Some(unit.numa_node.map_or(vendor << 40 | 1 << 32, of))]
 }

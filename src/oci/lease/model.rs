@@ -11,6 +11,7 @@
 //! ```
 
 use super::choice::{Place, choose};
+use super::place::overlap;
 use crate::oci::devices::Unit;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +49,10 @@ pub struct Lease {
     pub bundle: PathBuf,
     /// Ids of the units.
     pub units: Vec<String>,
+    /// Of each of them that has some, the nodes by which it is told from others. A GPU may have been split since, or been put
+    /// together again: then other ids are of the same one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes: BTreeMap<String, Vec<String>>,
     /// Since when: milliseconds after boot.
     pub since: u64,
     /// Those that make the container, or enter it: `runc`, until it has ended.
@@ -141,6 +146,12 @@ pub enum Answer {
 pub type Picture = (bool, Option<Proc>, Vec<(String, u64, Vec<Proc>)>);
 
 impl Lease {
+    /// Whether it is on this unit, or on one of the same hardware.
+    pub fn is_on(&self, unit: &str, nodes: &[String]) -> bool {
+        let same = |id: &String| id == unit || self.nodes.get(id).is_some_and(|own| overlap(own, nodes));
+        self.units.iter().any(same)
+    }
+
     /// Whether it counts.
     pub fn valid(&self, world: &impl World) -> bool {
         self.in_use(world) || (self.suspect || self.inside.is_none()) && world.fresh(self)
@@ -232,7 +243,7 @@ impl Table {
             return Err(lacking);
         }
         self.leases = others.leases;
-        self.give(caller, units.to_vec(), Some(inside), world.now());
+        self.give(caller, units.to_vec(), Some(inside), world.now(), places);
         // One that was on its way when the table was lost is still not known of.
         self.leases.iter_mut().filter(|lease| own(lease)).for_each(|lease| lease.suspect = suspect);
         Ok(())
@@ -277,6 +288,10 @@ impl Table {
     /// that came later. Once nothing is left to give, nobody asks whether the rest of a long line lives.
     fn settle(&mut self, world: &impl World, places: &[Place]) {
         self.drop_ended_leases(world);
+        // Found after the table was lost: what a container's note does not say, the list of units does.
+        for lease in self.leases.iter_mut().filter(|lease| lease.nodes.is_empty()) {
+            lease.nodes = nodes_of(&lease.units, places);
+        }
         let mut reserved = BTreeMap::new();
         for waiter in std::mem::take(&mut self.waiters) {
             let same = |lease: &Lease| lease.id == waiter.caller.id && lease.entitles(world);
@@ -296,11 +311,10 @@ impl Table {
                 continue;
             }
             let would_do = free.into_iter().filter(|place| waiter.ask.units.contains(&place.id));
-            let free: Vec<(&Place, u32, u64)> = would_do
-                .map(|place| (place, self.holders(&place.id), count(&self.last, &place.id)))
-                .collect();
+            let free: Vec<(&Place, u32, u64)> =
+                would_do.map(|place| (place, self.holders(place), count(&self.last, &place.id))).collect();
             match needed(&waiter.ask, places).ok().and_then(|count| choose(&free, count)) {
-                Some(units) => self.give(&waiter.caller, units, None, world.now()),
+                Some(units) => self.give(&waiter.caller, units, None, world.now(), places),
                 None => {
                     reserve(&mut reserved, &waiter.ask, places);
                     self.waiters.push(waiter);
@@ -337,23 +351,31 @@ impl Table {
         lease.map(|lease| lease.units.clone())
     }
 
-    fn give(&mut self, caller: &Caller, units: Vec<String>, inside: Option<Inside>, since: u64) {
+    fn give(
+        &mut self,
+        caller: &Caller,
+        units: Vec<String>,
+        inside: Option<Inside>,
+        since: u64,
+        places: &[Place],
+    ) {
         self.given += 1;
         for unit in &units {
             self.last.insert(unit.clone(), self.given);
         }
         let Caller { id, bundle, me, .. } = caller.clone();
-        self.leases.push(Lease { id, bundle, units, since, movers: vec![me], inside, suspect: false });
+        let nodes = nodes_of(&units, places);
+        self.leases.push(Lease { id, bundle, units, nodes, since, movers: vec![me], inside, suspect: false });
     }
 
-    fn holders(&self, unit: &str) -> u32 {
-        let has = self.leases.iter().filter(|lease| lease.units.iter().any(|id| id == unit)).count();
+    fn holders(&self, place: &Place) -> u32 {
+        let has = self.leases.iter().filter(|lease| lease.is_on(&place.id, &place.nodes)).count();
         u32::try_from(has).unwrap_or(u32::MAX)
     }
 
     /// How many more containers may have it.
     pub fn spare(&self, place: &Place) -> u64 {
-        place.replicas.saturating_sub(self.holders(&place.id)).into()
+        place.replicas.saturating_sub(self.holders(place)).into()
     }
 
     /// By unit, how many of those in line wait for it.
@@ -369,6 +391,11 @@ fn reserve(reserved: &mut BTreeMap<String, u64>, ask: &Ask, places: &[Place]) {
     if needed(ask, places).is_ok() {
         ask.units.iter().for_each(|unit| *reserved.entry(unit.clone()).or_default() += 1);
     }
+}
+
+fn nodes_of(units: &[String], places: &[Place]) -> BTreeMap<String, Vec<String>> {
+    let known = places.iter().filter(|place| units.contains(&place.id) && !place.nodes.is_empty());
+    known.map(|place| (place.id.clone(), place.nodes.clone())).collect()
 }
 
 fn count(counts: &BTreeMap<String, u64>, unit: &str) -> u64 {

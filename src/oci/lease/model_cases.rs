@@ -40,6 +40,7 @@ fn places(count: usize, replicas: u32) -> Vec<Place> {
         id: at.to_string(),
         memory_mib: 0,
         groups: [None, Some(0)],
+        nodes: vec![],
         replicas,
         sick: false,
     };
@@ -104,6 +105,42 @@ fn all_are_those_in_order() {
     let case = Case { fine: false, asks: asks[..3].to_vec(), starts: vec![2, 2, 1], places };
     let states = explore(&case, 0);
     assert!(states > 1_000, "{states}");
+}
+
+#[test]
+fn a_gpu_that_was_split_is_not_given_in_parts_while_someone_has_the_whole() {
+    let place = |id: &str, nodes: &[&str]| Place {
+        id: id.into(),
+        nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+        ..places(1, 1).remove(0)
+    };
+    let whole = [place("GPU-a", &["nvidia0"]), place("GPU-b", &["nvidia1"])];
+    let parts = [
+        place("MIG-a1", &["nvidia-cap12", "nvidia0"]),
+        place("MIG-a2", &["nvidia-cap21", "nvidia0"]),
+        place("GPU-b", &["nvidia1"]),
+    ];
+    let mut world = vec![Container { runcs: vec![(0, Phase::Waits)], ..Container::default() }; 4];
+    let held = |id: &str| Answer::Held(vec![id.to_owned()]);
+    let mut table = Table::new("");
+    assert_eq!(table.ask(&caller(0, 0), &ask(1, &["GPU-a"]), &world, &whole), held("GPU-a"));
+    // As after the table was lost.
+    table.leases[0].nodes.clear();
+    table.leave("none", &process(3, 9), &world, &whole);
+    let any = ask(1, &["MIG-a1", "MIG-a2", "GPU-b"]);
+    assert_eq!(table.ask(&caller(1, 0), &any, &world, &parts), held("GPU-b"));
+    assert_eq!(table.ask(&caller(2, 0), &any, &world, &parts), Answer::Waiting);
+    world[0].runcs.clear();
+    assert_eq!(table.look("2", &process(2, 0), &world, &parts), held("MIG-a1"));
+    assert_eq!(table.ask(&caller(3, 0), &any, &world, &parts), held("MIG-a2"));
+    // And whoever comes back to the whole one finds it taken.
+    world[0].runcs.push((1, Phase::Enters));
+    let entered = |table: &mut Table, world: &Vec<Container>| {
+        table.enter(&caller(0, 1), &["GPU-a".to_owned()], inside(0), world, &whole)
+    };
+    assert_eq!(entered(&mut table, &world), Err(vec!["GPU-a".to_owned()]));
+    (world[2].runcs, world[3].runcs) = (vec![], vec![]);
+    assert_eq!(entered(&mut table, &world), Ok(()));
 }
 
 #[test]

@@ -224,6 +224,7 @@ impl Sim {
                 id: at.to_string(),
                 bundle: PathBuf::new(),
                 units: of.noted.clone(),
+                nodes: BTreeMap::new(),
                 since: 0,
                 movers: vec![],
                 inside: of.init.then(|| inside(at)),

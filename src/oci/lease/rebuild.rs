@@ -9,6 +9,7 @@ use super::live::{Kernel, below, is_gone, text};
 use super::model::{Lease, Table};
 use crate::oci::exec::Equipment;
 use crate::oci::said;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +45,8 @@ fn lease(bundle: &Path, kernel: &Kernel) -> io::Result<Option<Lease>> {
     let id = id.to_string_lossy().into_owned();
     let inside = kernel.inside(bundle, &id)?;
     let (bundle, since) = (bundle.to_owned(), kernel.now);
-    let lease = Lease { id, bundle, units, since, movers: vec![], inside, suspect: true };
+    let nodes = BTreeMap::new();
+    let lease = Lease { id, bundle, units, nodes, since, movers: vec![], inside, suspect: true };
     Ok(Some(lease).filter(|lease| lease.valid(kernel)))
 }
 

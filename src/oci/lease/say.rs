@@ -2,6 +2,7 @@
 
 use super::Demand;
 use super::model::{Lease, Proc, Table};
+use super::place::nodes;
 use crate::oci::Refusal;
 use crate::oci::devices::Unit;
 use std::collections::BTreeMap;
@@ -43,9 +44,15 @@ impl Story<'_> {
         }
     }
 
+    /// Whether a lease keeps the unit from others.
+    fn is_on(&self, lease: &Lease, id: &str) -> bool {
+        let unit = self.units.iter().find(|unit| unit.id == id);
+        lease.is_on(id, &unit.map(|unit| nodes(unit)).unwrap_or_default())
+    }
+
     /// Who has one of these units.
     fn holders(&self, ids: &[String]) -> String {
-        let has = |lease: &&Lease| lease.units.iter().any(|id| ids.contains(id));
+        let has = |lease: &&Lease| ids.iter().any(|id| self.is_on(lease, id));
         self.table.leases.iter().filter(has).map(|lease| self.lease(lease)).collect::<Vec<_>>().join("; ")
     }
 
@@ -63,7 +70,7 @@ impl Story<'_> {
     }
 
     fn free(&self) -> Vec<&String> {
-        let held = |id: &String| self.table.leases.iter().any(|lease| lease.units.contains(id));
+        let held = |id: &String| self.table.leases.iter().any(|lease| self.is_on(lease, id));
         let ids = self.units.iter().map(|unit| &unit.id);
         ids.filter(|id| !held(id) && !self.sick.contains_key(*id)).collect()
     }
@@ -176,6 +183,7 @@ mod tests {
             id: "c".into(),
             bundle: PathBuf::new(),
             units: vec!["GPU-b".into()],
+            nodes: BTreeMap::new(),
             since: 0,
             movers: vec![],
             inside: None,
