@@ -415,6 +415,36 @@ fn replicas_are_given_to_so_many() {
 }
 
 #[test]
+fn fewer_replicas_count_for_those_who_wait_already() {
+    let worker = Worker::new(&json!({"replicas": 2}));
+    let mut holders = vec![];
+    for at in 0..4 {
+        let id = format!("c{at}");
+        holders.push((worker.create(&id, &["GPU_COUNT=1"]), id.clone()));
+        worker.wait_started(&id);
+    }
+    let waits = worker.create("waits", &["GPU_COUNT=1"]);
+    until("it stands in line", || worker.waiting() == 1);
+    let policy = fs::read_to_string(worker.path("policy.json")).unwrap();
+    fs::write(worker.path("policy.json"), policy.replace("\"replicas\":2", "\"replicas\":1")).unwrap();
+    let mut end_one = |unit: &str| {
+        let at = holders.iter().position(|(_, id)| worker.units(id) == unit).unwrap();
+        kill(holders.remove(at).0);
+    };
+    end_one("GPU-a");
+    until("it looks", || {
+        let table = fs::read_to_string(worker.path("leases/leases.json")).unwrap();
+        serde_json::from_str::<Value>(&table).unwrap()["leases"].as_array().unwrap().len() == 3
+    });
+    assert_eq!(worker.waiting(), 1, "it has a unit that another one has too");
+    end_one("GPU-a");
+    worker.wait_started("waits");
+    assert_eq!(worker.units("waits"), "GPU-a");
+    holders.into_iter().for_each(|(child, _)| kill(child));
+    kill(waits);
+}
+
+#[test]
 fn the_operator_sees_and_breaks_only_what_is_not_in_use() {
     let worker = Worker::new(&json!({}));
     assert_eq!(worker.leases(&[]), (true, "0 (GPU-a)  NVIDIA T4  free\n1 (GPU-b)  NVIDIA T4  free\n".into()));

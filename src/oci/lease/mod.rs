@@ -28,7 +28,7 @@ pub mod wait;
 
 use super::devices::Unit;
 use super::policy::Leases;
-use super::{Refusal, report, said};
+use super::{Refusal, next, report, said};
 use choice::Place;
 use live::Kernel;
 use model::{Answer, Ask, Caller, Table};
@@ -52,6 +52,8 @@ pub struct Demand {
 #[derive(Debug)]
 struct Desk<'a> {
     rules: &'a Leases,
+    /// As the policy has it now: it may have changed while we waited, and who looks serves others too.
+    replicas: u32,
     units: &'a [&'a Unit],
     kernel: Kernel,
     boot: String,
@@ -147,7 +149,7 @@ impl<'a> Desk<'a> {
         let pid = i32::try_from(std::process::id()).unwrap_or(0);
         let me = kernel.process(pid).map_err(broken("/proc"))?.ok_or("/proc does not show this process")?;
         let caller = Caller { id, bundle, me, since: kernel.now };
-        Ok(Desk { rules, units, kernel, boot, caller })
+        Ok(Desk { rules, replicas: rules.replicas, units, kernel, boot, caller })
     }
 
     /// One step of the rules under the lock. What it answers counts only once it is stored.
@@ -185,13 +187,20 @@ impl<'a> Desk<'a> {
     }
 
     fn look(&mut self) -> Result<(Answer, Table), Refusal> {
+        self.ask_policy();
         let (caller, places) = (self.caller.clone(), self.places());
         self.step(|table, kernel| table.look(&caller.id, &caller.me, kernel, &places))
     }
 
     fn leave(&mut self) -> Result<(), Refusal> {
+        self.ask_policy();
         let (caller, places) = (self.caller.clone(), self.places());
         self.step(|table, kernel| table.leave(&caller.id, &caller.me, kernel, &places)).map(drop)
+    }
+
+    fn ask_policy(&mut self) {
+        let policy = next::policy(&next::policy_path()).ok();
+        self.replicas = policy.and_then(|policy| policy.gpus).map_or(self.replicas, |g| g.leases.replicas);
     }
 
     fn places(&self) -> Vec<Place> {
@@ -201,7 +210,7 @@ impl<'a> Desk<'a> {
             memory_mib: unit.memory_mib.unwrap_or(0),
             groups: place::groups(unit),
             nodes: place::nodes(unit),
-            replicas: self.rules.replicas.max(1),
+            replicas: self.replicas.max(1),
             sick: sick.contains_key(&unit.id),
         };
         self.units.iter().map(place).collect()
