@@ -445,6 +445,41 @@ fn fewer_replicas_count_for_those_who_wait_already() {
 }
 
 #[test]
+fn nobody_leaves_a_bell_behind() {
+    let worker = Worker::new(&json!({}));
+    let bells = || {
+        let entries = fs::read_dir(worker.path("leases")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut bells: Vec<String> = names.filter(|name| name.starts_with("waits-")).collect();
+        bells.sort();
+        bells
+    };
+    let a = worker.create("a", &["GPU_COUNT=2"]);
+    worker.wait_started("a");
+    let served = worker.create("served", &["GPU_COUNT=2"]);
+    until("it stands in line with a bell", || worker.waiting() == 1 && bells().len() == 1);
+    // It is served by others, and dies before it comes to know.
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(served.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    kill(a);
+    let last = worker.create("last", &["GPU_COUNT=2"]);
+    until("the other one is served", || worker.leases(&[]).1.contains("container served"));
+    kill(served);
+    worker.wait_started("last");
+    until("its bell is gone", || bells().is_empty());
+    // Those of a time that no table tells of.
+    fs::write(worker.path("leases/waits-999999999-5"), "").unwrap();
+    let waits = worker.create("waits", &["GPU_COUNT=1"]);
+    until("it stands in line with a bell", || worker.waiting() == 1 && bells().len() == 2);
+    let own = bells().into_iter().find(|bell| !bell.contains("999999999")).unwrap();
+    fs::write(worker.path("leases/leases.json"), "{").unwrap();
+    let other = worker.create("other", &["GPU_COUNT=2"]);
+    until("it was swept", || !bells().iter().any(|bell| bell.contains("999999999")));
+    assert!(bells().contains(&own), "{:?} of one that waits", bells());
+    [last, waits, other].into_iter().for_each(kill);
+}
+
+#[test]
 fn the_operator_sees_and_breaks_only_what_is_not_in_use() {
     let worker = Worker::new(&json!({}));
     assert_eq!(worker.leases(&[]), (true, "0 (GPU-a)  NVIDIA T4  free\n1 (GPU-b)  NVIDIA T4  free\n".into()));

@@ -162,6 +162,7 @@ impl<'a> Desk<'a> {
             Stored::Lost(why) => {
                 let table = rebuild::rebuild(self.caller.bundle.parent(), &self.kernel, &self.boot);
                 let table = table.map_err(|e| unusable(&format!("{why}; it can't be put together: {e}")))?;
+                wait::sweep(&self.rules.dir, &self.kernel);
                 // After a boot there is none, and nothing to say.
                 if !table.leases.is_empty() || self.rules.dir.join(table::TABLE).exists() {
                     report::journal(&format!("the lease table was put together from the containers: {why}"));

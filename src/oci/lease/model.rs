@@ -183,7 +183,10 @@ impl Table {
             self.settle(world, places);
             return Answer::Impossible(sound);
         }
-        self.waiters.push(Waiter { caller: caller.clone(), ask: ask.clone() });
+        // After the table was lost they come back in any order: each has the place of its first asking.
+        let later = self.waiters.iter().position(|waiter| waiter.caller.since > caller.since);
+        let waiter = Waiter { caller: caller.clone(), ask: ask.clone() };
+        self.waiters.insert(later.unwrap_or(self.waiters.len()), waiter);
         self.look(&caller.id, &caller.me, world, places)
     }
 

@@ -144,6 +144,18 @@ fn a_gpu_that_was_split_is_not_given_in_parts_while_someone_has_the_whole() {
 }
 
 #[test]
+fn a_line_that_was_lost_forms_again_as_it_was() {
+    let world = vec![Container { runcs: vec![(0, Phase::Waits)], ..Container::default() }; 4];
+    let (places, mut table) = (places(1, 1), Table::new(""));
+    for at in [0, 3, 1, 2] {
+        let caller = Caller { since: at as u64, ..caller(at, 0) };
+        let _ = table.ask(&caller, &ask(1, &["0"]), &world, &places);
+    }
+    let line: Vec<u64> = table.waiters.iter().map(|waiter| waiter.caller.since).collect();
+    assert_eq!(line, [1, 2, 3]);
+}
+
+#[test]
 fn who_comes_on_the_way_to_units_is_news_to_the_first_in_line() {
     let mut world = vec![Container::default(); 3];
     let (places, mut table) = (places(1, 1), Table::new(""));

@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -38,6 +39,26 @@ pub fn ring(dir: &Path, before: &Table, after: &Table, kernel: &Kernel) {
             let _ = pipe(&bell, false).and_then(|mut bell| bell.write(b"!"));
         } else {
             let _ = fs::remove_file(&bell);
+        }
+    }
+    // Those who were killed after they were served, and before they could take theirs away.
+    let movers = |table: &Table| -> BTreeSet<Proc> {
+        table.leases.iter().flat_map(|lease| lease.movers.iter().copied()).collect()
+    };
+    for process in movers(before).difference(&movers(after)).filter(|process| !kernel.lives(process)) {
+        let _ = fs::remove_file(bell(dir, process));
+    }
+}
+
+/// Takes away what those left who died in line, where no table says any more who stood there.
+pub fn sweep(dir: &Path, kernel: &Kernel) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let mut numbers = name.to_str().and_then(|name| name.strip_prefix("waits-")).unwrap_or("").split('-');
+        let (pid, start) = (numbers.next().map(str::parse), numbers.next().map(str::parse));
+        let (Some(Ok(pid)), Some(Ok(start))) = (pid, start) else { continue };
+        if !kernel.lives(&Proc { pid, start, namespace: kernel.namespace }) {
+            let _ = fs::remove_file(entry.path());
         }
     }
 }
