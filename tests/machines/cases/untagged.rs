@@ -32,6 +32,21 @@ fn disturb(cloud: &Cloud, machine: &str, which: usize, tasks: &[Task<'_>; 2], co
     assert_eq!(cloud.pid(machine, BOTH[1 - which]), before[1 - which], "{command} touched the other one");
 }
 
+/// Whoever gives GPUs to the tasks of one worker must know those of the other.
+fn each_sees_the_bundles_of_both(cloud: &Cloud, machine: &str) {
+    let bundles = |seen_by: usize, containerd: &str| {
+        let list = format!(
+            "nsenter -m -t $(systemctl show --value -p MainPID {}) ls {containerd}/io.containerd.runtime.v2.task/concourse",
+            BOTH[seen_by]
+        );
+        cloud.exec(machine, &list)
+    };
+    let [main, second] = [bundles(0, "/run/containerd"), bundles(1, "/run/containerd")];
+    assert!(!main.is_empty() && !second.is_empty() && main != second, "{main} {second}");
+    assert_eq!(bundles(1, "/run/concourse-ci-machine/containerd-main"), main);
+    assert_eq!(bundles(0, "/run/concourse-ci-machine/containerd-untagged"), second);
+}
+
 #[test]
 #[ignore = "needs machines"]
 fn machine_a_second_worker_without_tags() {
@@ -74,6 +89,8 @@ fn machine_a_second_worker_without_tags() {
         let left: Vec<String> = cloud.workers().into_iter().filter(|w| w.contains("untagged")).collect();
         assert_eq!(left, [format!("{app}-0-untagged running")]);
         let tasks = [start_task(&cloud, app, UNTIL_TOLD), start_task(&cloud, "", UNTIL_TOLD)];
+        tasks.iter().for_each(Task::more);
+        each_sees_the_bundles_of_both(&cloud, machine);
         for which in [1, 0] {
             disturb(&cloud, machine, which, &tasks, "systemctl restart UNIT");
             if app == "small" {
