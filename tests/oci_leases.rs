@@ -463,7 +463,7 @@ fn nobody_leaves_a_bell_behind() {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
     kill(a);
     let last = worker.create("last", &["GPU_COUNT=2"]);
-    until("the other one is served", || worker.leases(&[]).1.contains("container served"));
+    until("the other one is served", || worker.leases(&[]).1.contains("T4\n  container served for "));
     kill(served);
     worker.wait_started("last");
     until("its bell is gone", || bells().is_empty());
