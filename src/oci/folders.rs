@@ -5,7 +5,6 @@ use super::devices::Mount;
 use super::edit::{Mounted, normal};
 use super::inside;
 use nix::fcntl::OFlag;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
@@ -76,11 +75,10 @@ const LINKS: usize = 8;
 
 /// Decides what is a folder (PURE). A symlink counts only if it names a directory right in `root`, or another such link:
 /// any other way could go through a writable folder, where a task could change it between this look and the mount.
-pub fn choose(root: &Path, entries: Vec<Entry>) -> Found {
+pub fn choose(root: &Path, entries: &[Entry]) -> Found {
     let mut found = Found::default();
-    let kinds: BTreeMap<OsString, Kind> = entries.iter().map(|e| (e.name.clone(), e.kind.clone())).collect();
     for Entry { name, kind } in entries {
-        let path = root.join(&name);
+        let path = root.join(name);
         let Some(text) = name.to_str() else {
             found.skipped.push(format!("{} has a name that is not UTF-8: no step sees it", path.display()));
             continue;
@@ -93,18 +91,17 @@ pub fn choose(root: &Path, entries: Vec<Entry>) -> Found {
             Kind::Other => continue,
             Kind::Directory => path.clone(),
             Kind::Link(target) => {
-                match led_to(root, &target, &kinds).filter(|source| source.to_str().is_some()) {
-                    Some(source) => source,
-                    None => {
-                        found.skipped.push(format!(
-                    "{} is a symlink to {}, not to a folder in {}: no step sees it; use a bind mount instead",
-                    path.display(),
-                    target.display(),
-                    root.display()
-                ));
-                        continue;
-                    }
-                }
+                let source = led_to(root, target, entries).filter(|source| source.to_str().is_some());
+                let Some(source) = source else {
+                    found.skipped.push(format!(
+                        "{} is a symlink to {}, not to a folder in {}: no step sees it; use a bind mount instead",
+                        path.display(),
+                        target.display(),
+                        root.display()
+                    ));
+                    continue;
+                };
+                source
             }
         };
         found.folders.push(Folder { path, source, writable, above_mounts: false });
@@ -115,13 +112,13 @@ pub fn choose(root: &Path, entries: Vec<Entry>) -> Found {
 }
 
 /// The directory right in `root` that a link to `target` means, by what stands in `root` alone.
-fn led_to(root: &Path, target: &Path, kinds: &BTreeMap<OsString, Kind>) -> Option<PathBuf> {
+fn led_to(root: &Path, target: &Path, entries: &[Entry]) -> Option<PathBuf> {
     let mut target = target;
     for _ in 0..LINKS {
         let inside = if target.is_absolute() { target.strip_prefix(root).ok()? } else { target };
         let mut parts = inside.components().filter(|part| *part != Component::CurDir);
         let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else { return None };
-        match kinds.get(name)? {
+        match &entries.iter().find(|entry| entry.name == name)?.kind {
             Kind::Directory => return Some(root.join(name)),
             Kind::Link(next) => target = next,
             Kind::Other => return None,
@@ -153,7 +150,7 @@ pub fn scan(root: &Path) -> io::Result<Found> {
         };
         entries.push(Entry { name: entry.file_name(), kind });
     }
-    let mut found = choose(root, entries);
+    let mut found = choose(root, &entries);
     if found.folders.iter().any(|folder| !folder.writable) {
         let names = below::look(root)?;
         for folder in &mut found.folders {
@@ -181,14 +178,18 @@ pub fn broken(folders: &[Folder]) -> Option<(&Folder, io::Error)> {
 /// step's own volume; and that place on the worker (PURE). One from the folder's own source is ours: the bundle has been
 /// equipped before. One from no path, such as the tmpfs at `/dev`, is no volume, and folders in it hide nothing.
 pub fn taken(mounts: &[Mounted], root: &Path, folders: &[Folder]) -> Option<(String, PathBuf)> {
-    let last = folders.last()?;
+    let whole = normal(root);
     let volume = |mount: &Mounted| mount.source.as_ref().is_some_and(|source| source.starts_with('/'));
-    mounts.iter().find_map(|mount| {
+    mounts.iter().filter(|_| !folders.is_empty()).find_map(|mount| {
         let place = mount.place();
-        let path = match folders.iter().find(|folder| normal(&folder.path) == place) {
+        // Few mounts get as far as to be compared with each folder.
+        let name = place.strip_prefix(&whole).and_then(|rest| rest.strip_prefix('/'));
+        let folder = name
+            .and_then(|name| folders.iter().find(|folder| folder.path.file_name() == Some(name.as_ref())));
+        let path = match folder {
             Some(folder) if mount.source.as_deref() == folder.source.to_str() => return None,
             Some(folder) => &folder.path,
-            None if !place.is_empty() && volume(mount) && last.path.starts_with(&place) => root,
+            None if !place.is_empty() && volume(mount) && Path::new(&whole).starts_with(&place) => root,
             None => return None,
         };
         Some((mount.destination.clone(), path.to_owned()))

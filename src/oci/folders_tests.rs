@@ -9,7 +9,7 @@ fn what_is_a_folder_and_what_is_not() {
     let link = |to: &str| Kind::Link(to.into());
     let found = choose(
         Path::new("/srv"),
-        vec![
+        &[
             entry("out_rw", Kind::Directory),
             entry("cache_writable", Kind::Directory),
             entry("data", Kind::Directory),
@@ -89,7 +89,7 @@ fn what_cant_be_mounted() {
 fn what_a_step_has_in_the_same_place() {
     let folders = choose(
         Path::new("/srv"),
-        vec![entry("data", Kind::Directory), entry("latest", Kind::Link("/srv/data".into()))],
+        &[entry("data", Kind::Directory), entry("latest", Kind::Link("/srv/data".into()))],
     )
     .folders;
     let taken = |destination: &str, source: Option<&str>| {
