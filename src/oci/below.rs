@@ -1,9 +1,10 @@
 //! Mounts below folders: `ro` makes a bind mount read-only, and not what is mounted somewhere below its source.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -14,18 +15,23 @@ use std::path::Path;
 pub fn look(root: &Path) -> io::Result<BTreeSet<String>> {
     // The table has no symlinks.
     let root = fs::canonicalize(root)?;
-    Ok(names(&fs::read("/proc/self/mountinfo")?, &root))
+    // A busy worker has thousands: no more of the table than a line is kept.
+    let mut table = BufReader::new(File::open("/proc/self/mountinfo")?);
+    let (mut found, mut line) = (BTreeSet::new(), vec![]);
+    while table.read_until(b'\n', &mut line)? > 0 {
+        found.extend(name(&line, &root));
+        line.clear();
+    }
+    Ok(found)
 }
 
-/// The same of a mount table (PURE): the fifth field of a line is where.
-fn names(table: &[u8], root: &Path) -> BTreeSet<String> {
-    let name = |line: &[u8]| {
-        let place = plain(line.split(|byte| *byte == b' ').nth(4)?);
-        let mut parts = Path::new(OsStr::from_bytes(&place)).strip_prefix(root).ok()?.components();
-        let name = parts.next()?.as_os_str().to_str()?.to_owned();
-        parts.next().map(|_| name)
-    };
-    table.split(|byte| *byte == b'\n').filter_map(name).collect()
+/// The name of the directory in `root` below which a line of the table has something (PURE): the fifth field is where.
+fn name(line: &[u8], root: &Path) -> Option<String> {
+    let field = line.split(|byte| *byte == b' ').nth(4)?;
+    let place = if field.contains(&b'\\') { Cow::from(plain(field)) } else { Cow::from(field) };
+    let mut parts = Path::new(OsStr::from_bytes(&place)).strip_prefix(root).ok()?.components();
+    let name = parts.next()?.as_os_str().to_str()?.to_owned();
+    parts.next().map(|_| name)
 }
 
 /// The kernel writes white space and backslashes as `\` and three octal digits.
@@ -57,9 +63,14 @@ mod tests {
             35 22 0:45 / /srvother/data/x rw - tmpfs tmpfs rw\n\
             36 22 0:46 / /srv/\xff/x rw - tmpfs tmpfs rw\n\
             37 22 0:47 / /mnt/srv/away/x rw - tmpfs tmpfs rw\nshort\n";
-        let found = names(table, Path::new("/srv"));
-        assert_eq!(found.iter().collect::<Vec<_>>(), ["data", "my models\\\\"]);
-        assert_eq!(names(table, Path::new("/mnt/srv")), ["away".to_owned()].into());
+        let names = |root: &str| -> Vec<String> {
+            table
+                .split_inclusive(|byte| *byte == b'\n')
+                .filter_map(|line| name(line, Path::new(root)))
+                .collect()
+        };
+        assert_eq!(names("/srv"), ["data", "data", "my models\\\\"]);
+        assert_eq!(names("/mnt/srv"), ["away"]);
     }
 
     #[test]
