@@ -32,14 +32,14 @@ fn machine_workers_come_and_go() {
 
     // A web node that has to restart asks its workers first; one that can't answer is not waited for, and no hook of
     // Juju's is needed for that.
-    cloud.exec("3", "systemctl stop jujud-machine");
+    cloud.exec("3", "systemctl kill --signal=STOP jujud-machine");
     let before = cloud.pid("1", "concourse-web");
     cloud.juju(&["config", "web", "log-level=debug"]);
     wait("the web node's restart", Duration::from_secs(90), || match cloud.pid("1", "concourse-web") {
         now if now != before && now != "0" => Ok(()),
         now => Err(format!("{before}, now {now}")),
     });
-    cloud.exec("3", "systemctl start jujud-machine");
+    cloud.exec("3", "systemctl kill --signal=CONT jujud-machine");
     cloud.settle();
     cloud.wait_active("web/0");
     cloud.wait_active("big/0");
