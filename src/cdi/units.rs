@@ -179,19 +179,7 @@ fn merge(units: &mut Vec<Unit>, name: &str, vendor: Vendor, edits: Edits) {
     let same = units.iter_mut().find(|u| !u.edits.nodes.is_empty() && key(&u.edits) == key(&edits));
     match same {
         Some(unit) => unit.names.push(name.into()),
-        None => units.push(Unit {
-            id: String::new(),
-            names: vec![name.into()],
-            vendor,
-            model: None,
-            memory_mib: None,
-            compute_capability: None,
-            brand: None,
-            hsa_override: None,
-            numa_node: None,
-            nvlink: None,
-            edits,
-        }),
+        None => units.push(Unit { edits, ..Unit::new(vendor, "", &[name]) }),
     }
 }
 

@@ -80,6 +80,25 @@ pub struct Unit {
     pub edits: Edits,
 }
 
+impl Unit {
+    /// One of which only this is known.
+    pub fn new(vendor: Vendor, id: &str, names: &[&str]) -> Self {
+        Unit {
+            id: id.to_owned(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            vendor,
+            model: None,
+            memory_mib: None,
+            numa_node: None,
+            nvlink: None,
+            compute_capability: None,
+            brand: None,
+            hsa_override: None,
+            edits: Edits::default(),
+        }
+    }
+}
+
 /// Additions to a bundle.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -1,21 +1,8 @@
-use super::super::devices::Edits;
 use super::*;
 use Access::{Request as Asked, Shared};
 
 fn unit(vendor: Vendor, id: &str, name: &str, model: &str, memory_mib: u64) -> Unit {
-    Unit {
-        id: id.into(),
-        names: vec![name.into()],
-        vendor,
-        model: Some(model.into()),
-        memory_mib: Some(memory_mib),
-        compute_capability: None,
-        brand: None,
-        hsa_override: None,
-        numa_node: None,
-        nvlink: None,
-        edits: Edits::default(),
-    }
+    Unit { model: Some(model.into()), memory_mib: Some(memory_mib), ..Unit::new(vendor, id, &[name]) }
 }
 
 /// Two NVIDIA GPUs of different kinds, and one of AMD.

@@ -15,19 +15,8 @@ fn driver(version: &str, cuda: &str) -> Driver {
 
 fn unit(brand: &str, arch: &str) -> Unit {
     let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    Unit {
-        id: "GPU-1".into(),
-        names: vec!["0".into()],
-        vendor: Vendor::Nvidia,
-        model: None,
-        memory_mib: None,
-        compute_capability: known(arch),
-        brand: known(brand),
-        hsa_override: None,
-        numa_node: None,
-        nvlink: None,
-        edits: Edits::default(),
-    }
+    let unit = Unit::new(Vendor::Nvidia, "GPU-1", &["0"]);
+    Unit { compute_capability: known(arch), brand: known(brand), ..unit }
 }
 
 /// On a Tesla of compute capability 8.0 with driver 550.163.01, which runs CUDA 12.4.

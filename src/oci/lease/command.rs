@@ -135,25 +135,13 @@ fn break_unit(name: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oci::devices::{Edits, Vendor};
+    use crate::oci::devices::Vendor;
     use crate::oci::lease::model::Lease;
     use std::collections::BTreeMap;
 
     #[test]
     fn a_name_is_of_one_unit() {
-        let unit = |id: &str, vendor| Unit {
-            id: id.into(),
-            names: vec!["0".into(), format!("{id}-too")],
-            vendor,
-            model: None,
-            memory_mib: None,
-            numa_node: None,
-            nvlink: None,
-            compute_capability: None,
-            brand: None,
-            hsa_override: None,
-            edits: Edits::default(),
-        };
+        let unit = |id: &str, vendor| Unit::new(vendor, id, &["0", &format!("{id}-too")]);
         let units = [unit("GPU-a", Vendor::Nvidia), unit("0000:03:00.0", Vendor::Amd)];
         let mut table = Table::new("");
         table.leases.push(Lease {

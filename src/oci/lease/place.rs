@@ -58,19 +58,8 @@ mod tests {
             gid: 0,
             permissions: "rwm".into(),
         };
-        Unit {
-            id: String::new(),
-            names: vec![],
-            vendor,
-            model: None,
-            memory_mib: None,
-            numa_node: None,
-            nvlink: None,
-            compute_capability: None,
-            brand: None,
-            hsa_override: None,
-            edits: Edits { nodes: nodes.iter().map(node).collect(), ..Edits::default() },
-        }
+        let edits = Edits { nodes: nodes.iter().map(node).collect(), ..Edits::default() };
+        Unit { edits, ..Unit::new(vendor, "", &[]) }
     }
 
     #[test]

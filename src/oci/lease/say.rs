@@ -158,24 +158,12 @@ pub fn span(milliseconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oci::devices::{Edits, Vendor};
+    use crate::oci::devices::Vendor;
     use std::path::PathBuf;
 
     #[test]
     fn a_lease_that_has_ended() {
-        let unit = |id: &str, name: &str| Unit {
-            id: id.into(),
-            names: vec![name.into()],
-            vendor: Vendor::Nvidia,
-            model: None,
-            memory_mib: None,
-            numa_node: None,
-            nvlink: None,
-            compute_capability: None,
-            brand: None,
-            hsa_override: None,
-            edits: Edits::default(),
-        };
+        let unit = |id: &str, name: &str| Unit::new(Vendor::Nvidia, id, &[name]);
         let units = [unit("GPU-a", "0"), unit("GPU-b", "1")];
         let me = Proc { pid: 0, start: 0, namespace: 0 };
         let mut table = Table::new("");
