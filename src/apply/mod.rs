@@ -5,6 +5,7 @@ mod gpus;
 mod keys;
 mod packages;
 mod programs;
+mod quiet;
 mod services;
 mod volumes;
 mod web;

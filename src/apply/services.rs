@@ -1,9 +1,10 @@
 //! The services are started, waited for, and sent away.
 
-use super::{Outcome, Trouble};
+use super::{Outcome, Trouble, quiet};
 use crate::host::cmd::cmd;
 use crate::host::fs::Root;
 use crate::host::http;
+use crate::juju::tools;
 use crate::observe::containers::busy;
 use crate::observe::services::services;
 use crate::observe::{lasting_link, linked};
@@ -21,6 +22,11 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// So many starts in a row are no accident.
 const RESTARTS: u32 = 4;
 
+/// Of waiting for a moment at which a worker has nothing being made.
+const CALM_WITHIN: Duration = Duration::from_secs(30);
+/// The same where a web node waits for the worker (view/pause.rs, `PATIENCE`).
+const CALM_BEFORE_PAUSE: Duration = Duration::from_secs(8);
+
 /// (Re)starts a service and waits until it works. Zero patience: starting it is all that can be done now.
 pub fn restart(
     root: &Root,
@@ -29,6 +35,7 @@ pub fn restart(
     patience: Duration,
     links: &mut BTreeMap<Worker, u64>,
 ) -> Outcome {
+    calm(root, &[role], CALM_WITHIN)?;
     // systemd goes on counting the restarts of what it stops between two of them. A unit not yet loaded has none.
     drop(cmd("systemctl").args(["reset-failed", role.unit()]).output()?);
     // The units' own limits are 15 s for a web node and 60 s for a worker, before which GPUs are looked at, in 110 s.
@@ -52,6 +59,24 @@ pub fn restart(
         let what = if role == Role::Web { "answer" } else { "register" };
         Err(Trouble(format!("The {} did not {what} within {} s", role.noun(), patience.as_secs())))
     })
+}
+
+/// Waits for a moment at which workers that run lose nothing by a restart.
+fn calm(root: &Root, roles: &[Role], patience: Duration) -> Result<()> {
+    let (services, end) = (services(root)?, Instant::now() + patience);
+    for role in roles.iter().filter(|role| **role != Role::Web) {
+        let Some(pid) = services.get(role).filter(|service| service.active).and_then(|s| s.pid) else {
+            continue;
+        };
+        if !quiet::wait(root, *role, pid, end.saturating_duration_since(Instant::now()))? {
+            let what = role.noun();
+            tools::log(
+                "WARNING",
+                &format!("the {what} has steps started all the time: one of them may fail"),
+            );
+        }
+    }
+    Ok(())
 }
 
 fn works(root: &Root, world: &World, role: Role, links: &mut BTreeMap<Worker, u64>) -> Result<bool> {
@@ -81,7 +106,9 @@ pub fn stop(role: Role) -> Result<()> {
 
 /// Stops workers; they come back by themselves when their start no longer waits for the pause's end.
 pub fn pause(root: &Root, workers: &[Worker]) -> Result<()> {
-    let units: Vec<&str> = workers.iter().map(|worker| worker.role().unit()).collect();
+    let roles: Vec<Role> = workers.iter().map(|worker| worker.role()).collect();
+    calm(root, &roles, CALM_BEFORE_PAUSE)?;
+    let units: Vec<&str> = roles.iter().map(|role| role.unit()).collect();
     // One job for systemd, which ends it also when this hook does not.
     cmd("systemctl").args(["restart", "--no-block"]).args(units).run()?;
     let end = Instant::now() + Duration::from_secs(90);

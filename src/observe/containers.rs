@@ -2,7 +2,7 @@
 
 use crate::host::fs::Root;
 use crate::paths;
-use crate::world::Worker;
+use crate::world::{Role, Worker};
 use anyhow::Result;
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
@@ -24,6 +24,20 @@ pub fn busy(root: &Root) -> Result<bool> {
     let mut seen = BTreeSet::new();
     let all = cgroups(root)?.into_iter().filter(|(_, cgroups)| owner(cgroups).is_some());
     Ok(all.filter_map(|(_, cgroups)| handle(&cgroups)).any(|container| !seen.insert(container)))
+}
+
+/// Whether runc works for the service: it makes a container, or starts a process in one. What a container calls so is
+/// none of ours.
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn has_runc(root: &Root, role: Role) -> Result<bool> {
+    let own = |cgroups: &str| cgroups.lines().any(|line| line.rsplit('/').next() == Some(role.unit()));
+    let runc = |pid: Pid| {
+        let name = std::fs::read_to_string(root.path(format!("/proc/{pid}/comm")));
+        name.is_ok_and(|name| name.trim_end() == "runc")
+    };
+    Ok(cgroups(root)?.into_iter().any(|(pid, cgroups)| own(&cgroups) && runc(pid)))
 }
 
 fn cgroups(root: &Root) -> Result<Vec<(Pid, String)>> {

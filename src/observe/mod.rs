@@ -15,7 +15,7 @@ use crate::parse::Moment;
 use crate::view::gpu;
 use crate::view::roles::roles;
 use crate::view::secrets;
-pub use network::{lasting_link, linked};
+pub use network::{Connection, connections, lasting_link, linked};
 
 use crate::world::{Concern, Record, Role, World};
 use anyhow::{Context as _, Result};

@@ -109,11 +109,7 @@ fn links(root: &Root, servers: &[Tsa]) -> Result<BTreeSet<u64>> {
         };
         servers.iter().any(|tsa| tsa.host.port() == remote.port() && to(tsa))
     };
-    Ok(connections(root)?
-        .into_iter()
-        .filter(|(remote, _)| is_server(remote))
-        .map(|(_, inode)| inode)
-        .collect())
+    Ok(connections(root)?.into_iter().filter(|c| is_server(&c.remote)).map(|c| c.inode).collect())
 }
 
 /// The workers that have any connection to a TSA, when their relation may not say any more which one that is.
@@ -122,9 +118,8 @@ fn links(root: &Root, servers: &[Tsa]) -> Result<BTreeSet<u64>> {
 /// The kernel's tables can't be read.
 pub fn linked(root: &Root, links: &BTreeMap<Worker, u64>) -> Result<BTreeSet<Worker>> {
     let known = |inode: u64| links.values().any(|link| *link == inode);
-    let open =
-        connections(root)?.into_iter().filter(|(remote, inode)| remote.port() == TSA_PORT || known(*inode));
-    let open: BTreeSet<u64> = open.map(|(_, inode)| inode).collect();
+    let open = connections(root)?.into_iter().filter(|c| c.remote.port() == TSA_PORT || known(c.inode));
+    let open: BTreeSet<u64> = open.map(|c| c.inode).collect();
     let mut found = BTreeSet::new();
     for worker in Worker::ALL.into_iter().filter(|_| !open.is_empty()) {
         if !sockets(root, worker)?.is_disjoint(&open) {
@@ -134,8 +129,22 @@ pub fn linked(root: &Root, links: &BTreeMap<Worker, u64>) -> Result<BTreeSet<Wor
     Ok(found)
 }
 
+/// One side of an established connection.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Connection {
+    /// This side.
+    pub local: SocketAddr,
+    /// The other side.
+    pub remote: SocketAddr,
+    /// Of the socket; 0 before a server has accepted the connection.
+    pub inode: u64,
+}
+
 /// All established connections of this machine.
-fn connections(root: &Root) -> Result<Vec<(SocketAddr, u64)>> {
+///
+/// # Errors
+/// The kernel's tables can't be read.
+pub fn connections(root: &Root) -> Result<Vec<Connection>> {
     let mut found = vec![];
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         let text = crate::host::fs::read(&root.path(table))?.unwrap_or_default();
@@ -144,15 +153,18 @@ fn connections(root: &Root) -> Result<Vec<(SocketAddr, u64)>> {
     Ok(found)
 }
 
-/// The remote side and the inode of a line of `/proc/net/tcp` in state ESTABLISHED (proc_net_tcp in the kernel's
-/// documentation).
-fn established(line: &str) -> Option<(SocketAddr, u64)> {
+/// A line of `/proc/net/tcp` in state ESTABLISHED (proc_net_tcp in the kernel's documentation).
+fn established(line: &str) -> Option<Connection> {
     let fields: Vec<&str> = line.split_whitespace().collect();
-    let (remote, state, inode) = (fields.get(2)?, fields.get(3)?, fields.get(9)?);
+    let (local, remote, state, inode) = (fields.get(1)?, fields.get(2)?, fields.get(3)?, fields.get(9)?);
     if *state != "01" {
         return None;
     }
-    let (address, port) = remote.split_once(':')?;
+    Some(Connection { local: side(local)?, remote: side(remote)?, inode: inode.parse().ok()? })
+}
+
+fn side(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
     // The kernel prints each 32-bit word in the machine's own byte order.
     let word = |i: usize| u32::from_str_radix(address.get(i * 8..i * 8 + 8)?, 16).ok().map(u32::to_ne_bytes);
     let ip = match address.len() {
@@ -166,7 +178,7 @@ fn established(line: &str) -> Option<(SocketAddr, u64)> {
         }
         _ => return None,
     };
-    Some((SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?), inode.parse().ok()?))
+    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
 #[cfg(test)]
@@ -187,7 +199,12 @@ mod tests {
         ];
         for (line, expected) in rows {
             let found = established(&format!("{line} {rest}"));
-            assert_eq!(found, expected.map(|e| (e.parse().unwrap(), 4711)), "{line}");
+            let expected = expected.map(|remote: &str| Connection {
+                local: "127.0.0.1:8080".parse().unwrap(),
+                remote: remote.parse().unwrap(),
+                inode: 4711,
+            });
+            assert_eq!(found, expected, "{line}");
         }
         assert_eq!(established(""), None);
     }

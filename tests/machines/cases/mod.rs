@@ -13,6 +13,7 @@ mod packages;
 mod reboot;
 mod relation;
 mod secrets;
+mod starting;
 mod steps;
 mod untagged;
 mod upgrade;
