@@ -4,6 +4,7 @@
 use super::steps;
 use crate::kit::cloud::{Cloud, repository, run, wait};
 use crate::kit::task::{Task, UNTIL_TOLD, start_task, start_task_with};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
@@ -12,9 +13,8 @@ use std::time::Duration;
 /// Nodes of this computer show in all machines: one test at a time has some.
 pub static NODES_OF_THE_HOST: Mutex<()> = Mutex::new(());
 
-/// What the host's driver would make. They read as nothing and say which one they are by their numbers.
-const NODES: [(&str, &str); 4] =
-    [("/dev/nvidia14", "3"), ("/dev/nvidia15", "5"), ("/dev/nvidiactl", "7"), ("/dev/nvidia-uvm", "8")];
+/// What the host's driver would make.
+const NODES: [&str; 4] = ["nvidia-uvm", "nvidia14", "nvidia15", "nvidiactl"];
 
 /// What `nvidia-ctk cdi generate` would say of them.
 const SPEC: &str = r#"{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [
@@ -31,23 +31,22 @@ struct Host;
 impl Host {
     /// Makes the nodes on this computer, as if it had GPUs; `None`: it has real ones.
     fn with_gpus() -> Option<Self> {
-        if NODES.iter().any(|(path, _)| Path::new(path).exists()) {
+        if NODES.iter().any(|name| Path::new("/dev").join(name).exists()) {
             return None;
         }
         let host = Host;
-        NODES.iter().for_each(|(path, minor)| host.node(path, minor));
+        host.make(&NODES);
         Some(host)
     }
 
-    fn node(&self, path: &str, minor: &str) {
-        let made = Command::new("mknod").args(["-m", "666", path, "c", "1", minor]).status().unwrap();
-        assert!(made.success(), "{path}");
+    fn make(&self, names: &[&str]) {
+        run(Command::new(repository().join("tests/gpus")).arg("node").args(names));
     }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        NODES.iter().for_each(|(path, _)| drop(std::fs::remove_file(path)));
+        NODES.iter().for_each(|name| drop(std::fs::remove_file(Path::new("/dev").join(name))));
     }
 }
 
@@ -121,10 +120,17 @@ fn own_gpus(cloud: &Cloud) {
 /// A container of the charm's own sees what a task's would.
 fn tested(cloud: &Cloud, machine: &str, unit: &str) {
     let lines = |results: &serde_json::Value| results["devices"].as_str().unwrap_or_default().to_owned();
-    let all = "/dev/nvidia-uvm 1:8 opens\n/dev/nvidia14 1:3 opens\n/dev/nvidia15 1:5 opens\n/dev/nvidiactl 1:7 opens";
+    let opens = |names: &[&str]| {
+        let number = |name: &str| Path::new("/dev").join(name).metadata().unwrap().rdev();
+        let line = |name: &&str| {
+            let (major, minor) = (nix::sys::stat::major(number(name)), nix::sys::stat::minor(number(name)));
+            format!("/dev/{name} {major}:{minor} opens")
+        };
+        names.iter().map(line).collect::<Vec<_>>().join("\n")
+    };
     let seen = cloud.run(unit, &["gpu-test"]);
-    assert_eq!((lines(&seen).as_str(), seen["verdict"].as_str()), (all, Some("passed")), "{seen}");
-    let one = "/dev/nvidia-uvm 1:8 opens\n/dev/nvidia15 1:5 opens\n/dev/nvidiactl 1:7 opens";
+    assert_eq!((lines(&seen), seen["verdict"].as_str()), (opens(&NODES), Some("passed")), "{seen}");
+    let one = opens(&["nvidia-uvm", "nvidia15", "nvidiactl"]);
     assert_eq!(lines(&cloud.run(unit, &["gpu-test", "devices=1"])), one);
     let (said, why) = cloud.try_run(unit, &["gpu-test", "count=3"]);
     assert!(why.is_some_and(|why| why.contains("count: 3 GPUs are more than there are")), "{said}");
@@ -163,7 +169,7 @@ fn lost_and_back(host: &Host, cloud: &Cloud) {
     assert!(why.is_some_and(|why| why.contains("there is no GPU 1 that tasks can have; this worker has 0")));
     let seen = cloud.run("small/0", &["gpu-test"]);
     assert!(!seen["devices"].as_str().unwrap().contains("nvidia15"), "{seen}");
-    host.node("/dev/nvidia15", "5");
+    host.make(&["nvidia15"]);
     ["small", "big"].iter().for_each(|app| shows(cloud, app, 2));
 
     // The same of one machine only, by its operator.

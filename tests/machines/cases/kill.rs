@@ -1,7 +1,9 @@
 //! A hook that is killed anywhere is made good by the one that Juju runs next.
 
 use crate::kit::cloud::Cloud;
+use crate::kit::task::quoted;
 use serde_json::Value;
+use std::time::Duration;
 
 /// What stands on the disk when `dispatch` is killed, and how many seconds later that is.
 const INSTALL: [(&str, &str); 8] = [
@@ -44,13 +46,12 @@ fn machine_kill_9_of_dispatch_converges() {
     let machine = cloud.machine(false);
     cloud.deploy("web", &machine, &["deployment-mode=web"]);
     cloud.juju(&["integrate", "web:database", "postgresql:database"]);
-    let mut kills = INSTALL.iter().filter(|(moment, later)| kill(&cloud, WEB, moment, later, "")).count();
+    let mut kills = kill(&cloud, WEB, &INSTALL, "");
     assert_whole(&cloud, "8.2.5");
 
     cloud.deploy("worker", &cloud.machine(false), &["deployment-mode=worker"]);
     cloud.juju(&["integrate", "web:web-tsa", "worker:worker-tsa"]);
-    let at_worker = ("2", "worker/0");
-    let killed = WORKER.iter().filter(|(moment, later)| kill(&cloud, at_worker, moment, later, "")).count();
+    let killed = kill(&cloud, ("2", "worker/0"), &WORKER, "");
     assert!(killed >= 3, "only {killed} hooks of the worker were killed");
     cloud.settle();
     cloud.wait_status("worker/0", "active: Worker ready");
@@ -59,30 +60,47 @@ fn machine_kill_9_of_dispatch_converges() {
 
     let before = cloud.pid("1", "concourse-web");
     cloud.juju(&["config", "web", "concourse-version=8.2.6"]);
-    kills += UPGRADE.iter().filter(|(moment, later)| kill(&cloud, WEB, moment, later, &before)).count();
+    kills += kill(&cloud, WEB, &UPGRADE, &before);
     assert_whole(&cloud, "8.2.6");
     // On a quick machine a moment may be over before it is seen; most never are.
     assert!(kills >= 8, "only {kills} hooks were killed");
 }
 
-/// Kills `dispatch`, and nothing else, a little after that moment; Juju runs the hook again. Gives whether the moment
-/// came while a hook ran: after ten seconds without any hook there will be none.
-fn kill(cloud: &Cloud, (machine, unit): (&str, &str), moment: &str, later: &str, before: &str) -> bool {
+/// Kills `dispatch`, and nothing else, a little after each of the moments, as far as they come while a hook runs; Juju runs
+/// the hook again. Gives how often: after ten seconds without any hook there will be none.
+fn kill(cloud: &Cloud, (machine, unit): (&str, &str), moments: &[(&str, &str)], before: &str) -> usize {
+    let moments: Vec<String> =
+        moments.iter().map(|(moment, later)| format!("after {later} {}", quoted(moment))).collect();
+    // All of them by one script, which sees the next hook as soon as it runs.
     let script = format!(
-        "before={before}; idle=$((SECONDS + 10)); end=$((SECONDS + 60))
-        while [ $SECONDS -lt $idle ] && [ $SECONDS -lt $end ]; do
-            if pgrep -x dispatch; then
-                idle=$((SECONDS + 10))
-                if {moment}; then sleep {later}; pkill -KILL -x dispatch && exit 0; fi
-            fi
-            sleep 0.01
-        done >/dev/null 2>&1
-        exit 1"
+        "before={before}; killed=0
+        after() {{
+            idle=$((SECONDS + 10)); end=$((SECONDS + 60))
+            while [ $SECONDS -lt $idle ] && [ $SECONDS -lt $end ]; do
+                if pgrep -x dispatch; then
+                    idle=$((SECONDS + 10))
+                    if eval \"$2\"; then
+                        sleep $1
+                        if pkill -KILL -x dispatch; then killed=$((killed + 1)); return; fi
+                    fi
+                fi
+                sleep 0.01
+            done >/dev/null 2>&1
+            if [ $SECONDS -ge $idle ]; then echo $killed; exit; fi
+        }}
+        {}
+        echo $killed",
+        moments.join("\n")
     );
-    let killed = cloud.try_exec(machine, &script).status.success();
-    // Juju waits longer each time; an operator doesn't have to. There is nothing to resolve if it was quicker.
-    cloud.try_juju(&["resolved", unit]);
-    killed
+    std::thread::scope(|scope| {
+        let script = scope.spawn(|| cloud.exec(machine, &script));
+        while !script.is_finished() {
+            // Juju waits longer each time; an operator doesn't have to. There is nothing to resolve if it was quicker.
+            cloud.try_juju(&["resolved", unit]);
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        script.join().unwrap().trim().parse().unwrap()
+    })
 }
 
 /// It runs, nothing half done is left, and nothing was made twice.

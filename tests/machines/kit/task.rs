@@ -230,6 +230,7 @@ fn script(args: &str) -> String {
     format!("set -- {args}\n{CLIENT}")
 }
 
-fn quoted(script: &str) -> String {
+/// As one word of a shell's.
+pub fn quoted(script: &str) -> String {
     format!("'{}'", script.replace('\'', r"'\''"))
 }
