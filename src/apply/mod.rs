@@ -7,6 +7,7 @@ mod packages;
 mod programs;
 mod quiet;
 mod services;
+mod still;
 mod volumes;
 mod web;
 

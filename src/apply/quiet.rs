@@ -1,13 +1,14 @@
-//! A moment at which a worker can be restarted, and nobody will have lost a thing.
+//! A moment at which a worker has nothing being made.
 //!
 //! What runs goes on without the worker's process. What a web node is just having made does not: a volume that it asks
 //! for again is unknown to the new process, a container is half there. None of that can be asked for: but each of a
-//! web node's requests is a connection of its own (`DisableKeepAlives`: atc/worker/factory.go, gclient/factory.go), and
-//! with containerd a container comes by `runc`. What a step needs follows within some milliseconds upon what it had.
+//! web node's requests is a connection of its own (`DisableKeepAlives`: atc/worker/factory.go, gclient/factory.go), which
+//! the kernel remembers for a minute, and a container comes by programs. What a step needs follows within some
+//! milliseconds upon what it had.
 
 use crate::config::WORKER_PORTS;
 use crate::host::fs::Root;
-use crate::observe::containers::has_runc;
+use crate::observe::containers::makes;
 use crate::observe::{Connection, connections};
 use crate::world::Role;
 use anyhow::Result;
@@ -17,56 +18,102 @@ use std::time::{Duration, Instant};
 
 /// Nothing may change for so long: the steps from one request to the next take a tenth of it.
 const CALM: Duration = Duration::from_millis(500);
-/// What has to do on a worker that is never calm, in the second half of the time.
-const LESS: Duration = Duration::from_millis(100);
+/// What has to do on a worker that is never calm.
+const BRIEFLY: Duration = Duration::from_millis(100);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a look sees.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Look {
-    /// Somebody has a volume made, filled or read.
-    volumes: bool,
-    /// A container is being made or a process in it started.
-    runc: bool,
-    /// Connections about containers. Most of them last as long as a process that somebody listens to.
-    containers: BTreeSet<Connection>,
+/// A worker's process, and where it is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    /// Whose it is.
+    pub role: Role,
+    /// It.
+    pub pid: u32,
+    ports: Ports,
 }
 
-/// Waits for the moment, so long at most; whether it came.
-///
-/// # Errors
-/// `/proc` can't be read.
-pub fn wait(root: &Root, role: Role, pid: u32, patience: Duration) -> Result<bool> {
-    let (ports, begin, mut calm) = (Ports::of(root, pid), Instant::now(), None);
-    while begin.elapsed() < patience {
-        let enough = if begin.elapsed() < patience / 2 { CALM } else { LESS };
-        calm = see(calm, look(root, role, ports)?, Instant::now());
-        if calm.as_ref().is_some_and(|(_, since)| since.elapsed() >= enough) {
-            return Ok(true);
-        }
-        sleep(PAUSE);
+impl Process {
+    /// The service's main process.
+    pub fn new(root: &Root, role: Role, pid: u32) -> Self {
+        Process { role, pid, ports: Ports::of(root, pid) }
     }
-    Ok(false)
+
+    /// What is to be seen now.
+    ///
+    /// # Errors
+    /// `/proc` can't be read.
+    pub fn look(&self, root: &Root) -> Result<Look> {
+        let mut look = Look { busy: makes(root, self.role)?, ..Look::default() };
+        for Connection { local, remote, established, .. } in connections(root)? {
+            let (at, to) = (local.port(), remote.port());
+            let asked = |port: u16| port == self.ports.containers || port == self.ports.volumes;
+            // The side that was the first to go is the one that is remembered.
+            if asked(at) {
+                look.requests.insert((at, to));
+            } else if asked(to) {
+                look.requests.insert((to, at));
+            }
+            look.busy |= at == self.ports.volumes && established;
+        }
+        Ok(look)
+    }
+
+    /// Waits for a moment that has been calm for [`CALM`], or on a worker that is never calm, in the second half of the
+    /// time, for [`BRIEFLY`]; gives what is seen then, or `None` when the time is over.
+    ///
+    /// # Errors
+    /// `/proc` can't be read.
+    pub fn calm(&self, root: &Root, end: Instant) -> Result<Option<Look>> {
+        let begin = Instant::now();
+        let half = begin + end.saturating_duration_since(begin) / 2;
+        self.still(root, end, |now| if now < half { CALM } else { BRIEFLY })
+    }
+
+    /// Waits until nothing has changed for [`BRIEFLY`], as [`Process::calm`].
+    ///
+    /// # Errors
+    /// `/proc` can't be read.
+    pub fn brief_calm(&self, root: &Root) -> Result<Option<Look>> {
+        self.still(root, Instant::now() + BRIEFLY * 3, |_| BRIEFLY)
+    }
+
+    fn still(&self, root: &Root, end: Instant, enough: impl Fn(Instant) -> Duration) -> Result<Option<Look>> {
+        let mut calm = None;
+        while Instant::now() < end {
+            calm = see(calm, self.look(root)?, Instant::now());
+            match calm {
+                Some((look, since)) if since.elapsed() >= enough(Instant::now()) => return Ok(Some(look)),
+                _ => sleep(PAUSE),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What a look sees.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// Somebody has a volume made, filled or read, or a container.
+    busy: bool,
+    /// The connections of the last minute, by their ports.
+    requests: BTreeSet<(u16, u16)>,
+}
+
+impl Look {
+    /// Whether nothing has come since that look. That one of them has gone means nothing.
+    pub fn is_as(&self, before: &Look) -> bool {
+        !self.busy && self.requests.is_subset(&before.requests)
+    }
 }
 
 /// What is seen all the time, and since when; `None`: something is being made.
 fn see(before: Option<(Look, Instant)>, look: Look, now: Instant) -> Option<(Look, Instant)> {
     match before {
-        _ if look.volumes || look.runc => None,
-        Some((last, since)) if last == look => Some((last, since)),
+        _ if look.busy => None,
+        Some((last, since)) if look.is_as(&last) => Some((look, since)),
         _ => Some((look, now)),
     }
-}
-
-fn look(root: &Root, role: Role, ports: Ports) -> Result<Look> {
-    let all = connections(root)?;
-    let to = |port: u16| all.iter().filter(move |connection| connection.local.port() == port);
-    Ok(Look {
-        volumes: to(ports.volumes).next().is_some(),
-        runc: has_runc(root, role)?,
-        containers: to(ports.containers).cloned().collect(),
-    })
 }
 
 /// Where a worker is asked.
@@ -108,12 +155,12 @@ mod tests {
             "CONCOURSE_BIND_PORTS=1\0CONCOURSE_BIND_PORT={containers}\0CONCOURSE_BAGGAGECLAIM_BIND_PORT={volumes}\0"
         );
         fs::write(proc.join("7/environ"), environment).unwrap();
-        process(dir.path(), 7, "concourse");
+        start(dir.path(), 7, "concourse");
         std::os::unix::fs::symlink("/proc/net", proc.join("net")).unwrap();
         dir
     }
 
-    fn process(root: &std::path::Path, pid: u32, name: &str) {
+    fn start(root: &std::path::Path, pid: u32, name: &str) {
         let dir = root.join(format!("proc/{pid}"));
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("comm"), format!("{name}\n")).unwrap();
@@ -131,7 +178,8 @@ mod tests {
         let ((_garden, containers), (_baggageclaim, volumes)) = (listen(), listen());
         let dir = machine(containers, volumes);
         let root = Root::new(dir.path());
-        let calm = |patience| wait(&root, Role::Worker, 7, patience).unwrap();
+        let process = Process::new(&root, Role::Worker, 7);
+        let calm = |patience| process.calm(&root, Instant::now() + patience).unwrap().is_some();
         assert_eq!(Ports::of(&root, 7), Ports { containers, volumes });
         assert_eq!(Ports::of(&root, 8), Ports { containers: 7777, volumes: 7788 });
         let _attached = TcpStream::connect(("127.0.0.1", containers)).unwrap();
@@ -141,22 +189,21 @@ mod tests {
         assert!(!calm(CALM * 3));
         drop(volume);
         assert!(calm(LIMIT));
+        let before = process.look(&root).unwrap();
+        drop(TcpStream::connect(("127.0.0.1", volumes)).unwrap());
+        assert!(!process.look(&root).unwrap().is_as(&before), "what is over was not seen");
 
-        process(dir.path(), 8, "runc");
+        start(dir.path(), 8, "runc");
         assert!(!calm(CALM * 3));
         fs::remove_dir_all(dir.path().join("proc/8")).unwrap();
         assert!(calm(LIMIT));
     }
 
     #[test]
-    fn each_change_begins_anew() {
+    fn each_request_begins_anew() {
         let times: Vec<Instant> = (0..9).map(|i| Instant::now() + PAUSE * i).collect();
-        let side = |port| std::net::SocketAddr::from(([127, 0, 0, 1], port));
-        let connection = |port| Connection { local: side(7777), remote: side(port), inode: 0 };
-        let calm = |ports: &[u16]| Look {
-            containers: ports.iter().map(|p| connection(*p)).collect(),
-            ..Look::default()
-        };
+        let calm =
+            |ports: &[u16]| Look { requests: ports.iter().map(|p| (7777, *p)).collect(), ..Look::default() };
         let looks = [
             (calm(&[]), Some(0)),
             (calm(&[]), Some(0)),
@@ -164,8 +211,8 @@ mod tests {
             (calm(&[1]), Some(2)),
             // As many as before, and another one.
             (calm(&[2]), Some(4)),
-            (Look { volumes: true, ..calm(&[2]) }, None),
-            (Look { runc: true, ..calm(&[2]) }, None),
+            (calm(&[]), Some(4)),
+            (Look { busy: true, ..calm(&[]) }, None),
             (calm(&[2]), Some(7)),
             (calm(&[2]), Some(7)),
         ];

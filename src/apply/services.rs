@@ -1,6 +1,6 @@
 //! The services are started, waited for, and sent away.
 
-use super::{Outcome, Trouble, quiet};
+use super::{Outcome, Trouble, still};
 use crate::host::cmd::cmd;
 use crate::host::fs::Root;
 use crate::host::http;
@@ -35,11 +35,32 @@ pub fn restart(
     patience: Duration,
     links: &mut BTreeMap<Worker, u64>,
 ) -> Outcome {
-    calm(root, &[role], CALM_WITHIN)?;
+    let worker = Worker::ALL.into_iter().find(|worker| worker.role() == role);
+    if let Some(worker) = worker {
+        take_away(root, worker, Instant::now() + CALM_WITHIN)?;
+    }
     // systemd goes on counting the restarts of what it stops between two of them. A unit not yet loaded has none.
     drop(cmd("systemctl").args(["reset-failed", role.unit()]).output()?);
     // The units' own limits are 15 s for a web node and 60 s for a worker, before which GPUs are looked at, in 110 s.
     cmd("systemctl").args(["restart", role.unit()]).deadline(Duration::from_secs(200)).run()?;
+    std::thread::scope(|scope| {
+        // Builds stand still no longer than they must.
+        let release = scope.spawn(|| worker.map_or(Ok(()), |worker| still::release(root, worker)));
+        let outcome = wait(root, world, role, patience, links);
+        match release.join() {
+            Ok(released) => released.and(outcome),
+            Err(_) => bail!("letting containers go on failed"),
+        }
+    })
+}
+
+fn wait(
+    root: &Root,
+    world: &World,
+    role: Role,
+    patience: Duration,
+    links: &mut BTreeMap<Worker, u64>,
+) -> Outcome {
     let end = Instant::now() + patience;
     while Instant::now() < end {
         if works(root, world, role, links)? {
@@ -61,21 +82,19 @@ pub fn restart(
     })
 }
 
-/// Waits for a moment at which workers that run lose nothing by a restart.
-fn calm(root: &Root, roles: &[Role], patience: Duration) -> Result<()> {
-    let (services, end) = (services(root)?, Instant::now() + patience);
-    for role in roles.iter().filter(|role| **role != Role::Web) {
-        let Some(pid) = services.get(role).filter(|service| service.active).and_then(|s| s.pid) else {
-            continue;
-        };
-        if !quiet::wait(root, *role, pid, end.saturating_duration_since(Instant::now()))? {
-            let what = role.noun();
-            tools::log(
-                "WARNING",
-                &format!("the {what} has steps started all the time: one of them may fail"),
-            );
-        }
+/// Takes the process of a worker that runs away; systemd is to start the next one.
+fn take_away(root: &Root, worker: Worker, end: Instant) -> Result<()> {
+    let role = worker.role();
+    let services = services(root)?;
+    let Some(pid) = services.get(&role).filter(|service| service.active).and_then(|s| s.pid) else {
+        return Ok(());
+    };
+    if !still::hold(root, worker, pid, end)? {
+        let what = role.noun();
+        tools::log("WARNING", &format!("the {what} has steps started all the time: one of them may fail"));
     }
+    // Not by SIGTERM, at which it would still take what comes meanwhile. It may have ended by itself.
+    drop(cmd("systemctl").args(["kill", "--kill-who=main", "--signal", "SIGKILL", role.unit()]).output()?);
     Ok(())
 }
 
@@ -106,9 +125,9 @@ pub fn stop(role: Role) -> Result<()> {
 
 /// Stops workers; they come back by themselves when their start no longer waits for the pause's end.
 pub fn pause(root: &Root, workers: &[Worker]) -> Result<()> {
-    let roles: Vec<Role> = workers.iter().map(|worker| worker.role()).collect();
-    calm(root, &roles, CALM_BEFORE_PAUSE)?;
-    let units: Vec<&str> = roles.iter().map(|role| role.unit()).collect();
+    let units: Vec<&str> = workers.iter().map(|worker| worker.role().unit()).collect();
+    let end = Instant::now() + CALM_BEFORE_PAUSE;
+    workers.iter().try_for_each(|worker| take_away(root, *worker, end))?;
     // One job for systemd, which ends it also when this hook does not.
     cmd("systemctl").args(["restart", "--no-block"]).args(units).run()?;
     let end = Instant::now() + Duration::from_secs(90);

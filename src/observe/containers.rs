@@ -6,6 +6,7 @@ use crate::world::{Role, Worker};
 use anyhow::Result;
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 /// Processes of the workers, with whose they are.
 ///
@@ -26,18 +27,40 @@ pub fn busy(root: &Root) -> Result<bool> {
     Ok(all.filter_map(|(_, cgroups)| handle(&cgroups)).any(|container| !seen.insert(container)))
 }
 
-/// Whether runc works for the service: it makes a container, or starts a process in one. What a container calls so is
-/// none of ours.
+/// What a worker starts when it makes a container, or starts a process in one: the runtime and the network's plugins.
+const MAKERS: [&str; 6] = ["runc", "bridge", "host-local", "firewall", "iptables", "ip6tables"];
+
+/// Whether the service has a container being made. What a container calls so is none of ours.
 ///
 /// # Errors
 /// There is no `/proc`.
-pub fn has_runc(root: &Root, role: Role) -> Result<bool> {
-    let own = |cgroups: &str| cgroups.lines().any(|line| line.rsplit('/').next() == Some(role.unit()));
-    let runc = |pid: Pid| {
+pub fn makes(root: &Root, role: Role) -> Result<bool> {
+    let maker = |pid: Pid| {
         let name = std::fs::read_to_string(root.path(format!("/proc/{pid}/comm")));
-        name.is_ok_and(|name| name.trim_end() == "runc")
+        name.is_ok_and(|name| MAKERS.contains(&name.trim_end()))
     };
-    Ok(cgroups(root)?.into_iter().any(|(pid, cgroups)| own(&cgroups) && runc(pid)))
+    Ok(cgroups(root)?.into_iter().any(|(pid, cgroups)| is_own(&cgroups, role) && maker(pid)))
+}
+
+/// The cgroups, as directories, of a worker's containers that have processes. None where the machine has cgroups of
+/// version 1.
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn containers(root: &Root, worker: Worker) -> Result<BTreeSet<PathBuf>> {
+    let all = cgroups(root)?.into_iter().filter(|(_, cgroups)| owner(cgroups) == Some(worker));
+    let dir = |cgroups: &str| cgroups.lines().find_map(|line| line.strip_prefix("0::")).and_then(directory);
+    Ok(all
+        .filter_map(|(_, cgroups)| dir(&cgroups))
+        .map(|dir| root.path("/sys/fs/cgroup").join(dir))
+        .collect())
+}
+
+/// Up to the container, without what it has made below.
+fn directory(cgroup: &str) -> Option<PathBuf> {
+    let parts: Vec<&str> = cgroup.split('/').skip_while(|part| part.is_empty()).collect();
+    let container = parts.iter().position(|part| is_handle(part))?;
+    Some(parts[..=container].iter().collect())
 }
 
 fn cgroups(root: &Root) -> Result<Vec<(Pid, String)>> {
@@ -91,14 +114,38 @@ fn is_handle(name: &str) -> bool {
 pub fn sockets(root: &Root, of: Worker) -> Result<BTreeSet<u64>> {
     let mut found = BTreeSet::new();
     for (_, pid) in processes(root)?.into_iter().filter(|(worker, _)| *worker == of) {
-        // A process that has ended holds nothing.
-        let descriptors = std::fs::read_dir(root.path(format!("/proc/{pid}/fd"))).into_iter().flatten();
-        found.extend(descriptors.flatten().filter_map(|entry| {
-            let target = std::fs::read_link(entry.path()).ok()?;
-            target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u64>().ok()
-        }));
+        let inode = |file: String| file.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u64>().ok();
+        found.extend(open(root, pid).filter_map(inode));
     }
     Ok(found)
+}
+
+/// Whether the worker's process, by its number, has the other ends of all pipes through which shims pass on what is
+/// printed: `…/fifo/<number>/<process>-stdout`, a directory for each process in a container (containerd's package cio).
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn hears(root: &Root, role: Role, main: u32) -> Result<bool> {
+    let main = Pid::from_raw(main.cast_signed());
+    let pipes = |pid: Pid| {
+        let dir = |file: String| Some(Path::new(&file).parent()?.to_owned());
+        let of_container = |dir: &PathBuf| dir.parent().is_some_and(|dir| dir.ends_with("fifo"));
+        open(root, pid).filter_map(dir).filter(of_container).collect::<BTreeSet<PathBuf>>()
+    };
+    let heard = pipes(main);
+    let shims = cgroups(root)?.into_iter().filter(|(pid, cgroups)| *pid != main && is_own(cgroups, role));
+    Ok(shims.into_iter().all(|(shim, _)| pipes(shim).is_subset(&heard)))
+}
+
+/// What a process has open, as `/proc` tells it. One that has ended has nothing.
+fn open(root: &Root, pid: Pid) -> impl Iterator<Item = String> {
+    let descriptors = std::fs::read_dir(root.path(format!("/proc/{pid}/fd"))).into_iter().flatten().flatten();
+    descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok()?.into_os_string().into_string().ok())
+}
+
+/// Whether a process is the service's own, and not in a container.
+fn is_own(cgroups: &str, role: Role) -> bool {
+    cgroups.lines().any(|line| line.rsplit('/').next() == Some(role.unit()))
 }
 
 #[cfg(test)]
@@ -114,14 +161,44 @@ mod tests {
             std::fs::write(dir.join("cgroup"), format!("0::{cgroup}\n")).unwrap();
         };
         let look = || busy(&Root::new(root.path())).unwrap();
+        let dirs = || containers(&Root::new(root.path()), Worker::Main).unwrap();
         process(1, "/init.scope");
         process(10, "/system.slice/concourse-worker.service");
         process(11, "/system.slice/concourse-worker.service");
         process(20, &format!("/system.slice/garden/{HANDLE}"));
         process(30, "/system.slice/garden/00000000-0000-0000-0000-000000000000");
         assert!(!look());
+        let dir = root.path().join("sys/fs/cgroup/system.slice/garden");
+        let other = dir.join("00000000-0000-0000-0000-000000000000");
+        let all = BTreeSet::from([dir.join(HANDLE), other]);
+        assert_eq!(dirs(), all);
         process(21, &format!("/system.slice/garden/{HANDLE}/of-its-own"));
         assert!(look());
+        assert_eq!(dirs(), all);
+    }
+
+    #[test]
+    fn a_worker_hears_what_its_shims_tell() {
+        let root = tempfile::tempdir().unwrap();
+        let has = |pid: u32, files: &[&str]| {
+            let dir = root.path().join(format!("proc/{pid}"));
+            let _before = std::fs::remove_dir_all(&dir);
+            std::fs::create_dir_all(dir.join("fd")).unwrap();
+            std::fs::write(dir.join("cgroup"), "0::/system.slice/concourse-worker.service\n").unwrap();
+            for (fd, file) in files.iter().enumerate() {
+                std::os::unix::fs::symlink(file, dir.join(format!("fd/{fd}"))).unwrap();
+            }
+        };
+        let hears = || hears(&Root::new(root.path()), Role::Worker, 1).unwrap();
+        has(1, &[]);
+        has(2, &["/dev/null", "socket:[7]", "/run/containerd/io.containerd.runtime.v2.task/concourse/h/log"]);
+        assert!(hears());
+        has(3, &["/run/containerd/fifo/12/task-stdin", "/run/containerd/fifo/12/task-stdout"]);
+        assert!(!hears());
+        has(1, &["/run/containerd/fifo/13/task-stdout"]);
+        assert!(!hears());
+        has(1, &["/run/containerd/fifo/13/task-stdout", "/run/containerd/fifo/12/task-stdout"]);
+        assert!(hears());
     }
 
     const HANDLE: &str = "429aa5c5-3589-4653-a08f-49b6ac618617";

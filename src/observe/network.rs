@@ -109,7 +109,7 @@ fn links(root: &Root, servers: &[Tsa]) -> Result<BTreeSet<u64>> {
         };
         servers.iter().any(|tsa| tsa.host.port() == remote.port() && to(tsa))
     };
-    Ok(connections(root)?.into_iter().filter(|c| is_server(&c.remote)).map(|c| c.inode).collect())
+    Ok(established(root)?.filter(|c| is_server(&c.remote)).map(|c| c.inode).collect())
 }
 
 /// The workers that have any connection to a TSA, when their relation may not say any more which one that is.
@@ -118,7 +118,7 @@ fn links(root: &Root, servers: &[Tsa]) -> Result<BTreeSet<u64>> {
 /// The kernel's tables can't be read.
 pub fn linked(root: &Root, links: &BTreeMap<Worker, u64>) -> Result<BTreeSet<Worker>> {
     let known = |inode: u64| links.values().any(|link| *link == inode);
-    let open = connections(root)?.into_iter().filter(|c| c.remote.port() == TSA_PORT || known(c.inode));
+    let open = established(root)?.filter(|c| c.remote.port() == TSA_PORT || known(c.inode));
     let open: BTreeSet<u64> = open.map(|c| c.inode).collect();
     let mut found = BTreeSet::new();
     for worker in Worker::ALL.into_iter().filter(|_| !open.is_empty()) {
@@ -129,18 +129,20 @@ pub fn linked(root: &Root, links: &BTreeMap<Worker, u64>) -> Result<BTreeSet<Wor
     Ok(found)
 }
 
-/// One side of an established connection.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// One side of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
     /// This side.
     pub local: SocketAddr,
     /// The other side.
     pub remote: SocketAddr,
-    /// Of the socket; 0 before a server has accepted the connection.
+    /// Not one that comes or goes, or has gone: the kernel keeps those for a minute on the side that went first.
+    pub established: bool,
+    /// Of the socket; 0 before a server has accepted the connection, and when it has gone.
     pub inode: u64,
 }
 
-/// All established connections of this machine.
+/// All connections of this machine.
 ///
 /// # Errors
 /// The kernel's tables can't be read.
@@ -148,19 +150,23 @@ pub fn connections(root: &Root) -> Result<Vec<Connection>> {
     let mut found = vec![];
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         let text = crate::host::fs::read(&root.path(table))?.unwrap_or_default();
-        found.extend(text.lines().skip(1).filter_map(established));
+        found.extend(text.lines().skip(1).filter_map(connection));
     }
     Ok(found)
 }
 
-/// A line of `/proc/net/tcp` in state ESTABLISHED (proc_net_tcp in the kernel's documentation).
-fn established(line: &str) -> Option<Connection> {
+fn established(root: &Root) -> Result<impl Iterator<Item = Connection>> {
+    Ok(connections(root)?.into_iter().filter(|connection| connection.established))
+}
+
+/// A line of `/proc/net/tcp` (proc_net_tcp in the kernel's documentation).
+fn connection(line: &str) -> Option<Connection> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let (local, remote, state, inode) = (fields.get(1)?, fields.get(2)?, fields.get(3)?, fields.get(9)?);
-    if *state != "01" {
-        return None;
-    }
-    Some(Connection { local: side(local)?, remote: side(remote)?, inode: inode.parse().ok()? })
+    const LISTENS: &str = "0A";
+    (*state != LISTENS).then_some(())?;
+    let established = *state == "01";
+    Some(Connection { local: side(local)?, remote: side(remote)?, established, inode: inode.parse().ok()? })
 }
 
 fn side(text: &str) -> Option<SocketAddr> {
@@ -189,23 +195,25 @@ mod tests {
     fn lines_of_the_kernel() {
         let rest = "00000000:00000000 00:00000000 00000000 0 0 4711 1";
         let rows = [
-            ("0: 0100007F:1F90 0500000A:08AE 01", Some("10.0.0.5:2222")),
-            ("0: 0100007F:1F90 0500000A:08AE 02", None),
+            ("0: 0100007F:1F90 0500000A:08AE 01", Some(("10.0.0.5:2222", true))),
+            ("0: 0100007F:1F90 0500000A:08AE 06", Some(("10.0.0.5:2222", false))),
+            ("0: 0100007F:1F90 00000000:0000 0A", None),
             (
                 "0: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000500000A:08AE 01",
-                Some("10.0.0.5:2222"),
+                Some(("10.0.0.5:2222", true)),
             ),
             ("garbage", None),
         ];
         for (line, expected) in rows {
-            let found = established(&format!("{line} {rest}"));
-            let expected = expected.map(|remote: &str| Connection {
+            let found = connection(&format!("{line} {rest}"));
+            let expected = expected.map(|(remote, established)| Connection {
                 local: "127.0.0.1:8080".parse().unwrap(),
                 remote: remote.parse().unwrap(),
+                established,
                 inode: 4711,
             });
             assert_eq!(found, expected, "{line}");
         }
-        assert_eq!(established(""), None);
+        assert_eq!(connection(""), None);
     }
 }

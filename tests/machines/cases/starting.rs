@@ -1,37 +1,88 @@
-//! Steps that are being started when their worker restarts.
+//! A worker's restart waits until no step is being started, and what runs meanwhile stands still.
 
-use crate::kit::cloud::Cloud;
-use std::time::{Duration, Instant};
+use crate::kit::cloud::{Cloud, wait};
+use crate::kit::task::{UNTIL_TOLD, quoted, stand_in, start_task};
+use std::time::Duration;
+
+/// Many short tasks by `fly`: some are being started, and some end, in each moment of half a minute.
+const MANY: &str = r#"
+cd /run/task && export HOME=$PWD
+jq -n '{platform: "linux", image_resource: {type: "mock", source: {mirror_self: true, initial_version: "1"}},
+    run: {path: "sh", args: ["-c", "echo it runs; sleep 1; echo it ends"]}}' >short.yml
+end=$((SECONDS + 30))
+for i in $(seq 100); do
+    [ $SECONDS -lt $end ] || break
+    (./fly -t task execute -c short.yml >many.$i 2>&1 </dev/null; echo "exit $?" >>many.$i) &
+    sleep 1.7
+done
+wait
+touch all-have-ended"#;
 
 #[test]
 #[ignore = "needs machines"]
-fn machine_steps_start_while_their_worker_restarts() {
+fn machine_a_restart_waits_for_its_moment() {
     let cloud = Cloud::with_workers("starting", &[("worker", false)]);
-    let password = cloud.password("web/0");
-    cloud.exec("1", &format!("mkdir -p /run/task; umask 077; printf %s '{password}' > /run/task/password"));
-    cloud.exec("1", r#"cd /run/task; export HOME=$PWD; [ -x fly ] || tar -xzf /opt/concourse/current/fly-assets/fly-linux-amd64.tgz
-    ./fly -t task login -c http://127.0.0.1:8080 -u admin -p "$(cat password)" >/dev/null
-    echo '{"platform": "linux", "image_resource": {"type": "mock", "source": {"mirror_self": true, "initial_version": "1"}}, "run": {"path": "sh", "args": ["-c", "echo it runs; sleep 1; echo it ends"]}}' >task.yml
-    cat >many.sh <<'S'
-cd /run/task; export HOME=$PWD
-end=$(( $(date +%s) + 90 )); i=0
-while [ $(date +%s) -lt $end ]; do
-  i=$((i+1))
-  (./fly -t task execute -c task.yml >log.$i 2>&1 </dev/null; echo "exit $?" >>log.$i) &
-  sleep ${GAP:-1.7}
-done
-wait
-touch all-done
-S
-    systemd-run --setenv=GAP=GAPVALUE bash many.sh; sleep 4"#.replace("GAPVALUE", &std::env::var("GAP").unwrap_or("1.7".into())).as_str());
-    let begin = Instant::now();
-    let mut n = 0;
-    while begin.elapsed() < Duration::from_secs(86) {
-        n += 1;
-        cloud.config("worker", ["log-level=debug", "log-level=info"][n % 2]);
+    let task = start_task(&cloud, "", UNTIL_TOLD);
+    let process = || cloud.pid("2", "concourse-worker");
+    let nothing_held = || {
+        let held = "systemctl is-active concourse-hold-worker; grep -l 1 $(find /sys/fs/cgroup -name cgroup.freeze); true";
+        assert_eq!(cloud.exec("2", held), "inactive\n");
+    };
+
+    // Somebody has a volume made.
+    let before = process();
+    let asks = "exec 3<>/dev/tcp/127.0.0.1/7788; sleep infinity";
+    cloud.exec("2", &format!("systemd-run --quiet --unit=asks bash -c {}", quoted(asks)));
+    cloud.juju(&["config", "worker", "log-level=debug"]);
+    wait("the hook to restart the worker", Duration::from_secs(20), || match cloud.status("worker/0") {
+        now if now == "maintenance: Restarting the worker..." => Ok(()),
+        other => Err(other),
+    });
+    assert_eq!(process(), before, "it did not wait");
+    task.more();
+    cloud.exec("2", "systemctl stop asks");
+    cloud.settle();
+    cloud.wait_active("worker/0");
+    assert_ne!(process(), before, "it was not restarted");
+    nothing_held();
+    task.more();
+
+    // In the middle of it the hook is killed.
+    let killed = "until systemctl is-active --quiet concourse-hold-worker; do sleep 0.01; done; pkill -KILL -x dispatch";
+    cloud.exec("2", &format!("systemd-run --quiet --unit=kills bash -c {}", quoted(killed)));
+    let before = process();
+    cloud.juju(&["config", "worker", "log-level=info"]);
+    wait("the kill", Duration::from_secs(60), || {
+        let out = cloud.try_exec("2", "systemctl is-active kills");
+        if out.status.success() { Err("not yet".to_owned()) } else { Ok(()) }
+    });
+    cloud.try_juju(&["resolved", "worker/0"]);
+    cloud.settle();
+    cloud.wait_active("worker/0");
+    assert_ne!(process(), before, "it was not restarted");
+    nothing_held();
+    task.more();
+    task.tell("2");
+    assert!(task.wait().0, "the build did not succeed");
+
+    if !stand_in(&cloud) {
+        short_tasks(&cloud);
     }
-    eprintln!("{n} restarts");
-    cloud.exec("1", "for _ in $(seq 100); do [ -e /run/task/all-done ] && break; sleep 1; done");
-    eprintln!("{}", cloud.exec("1", "cd /run/task; grep -h '^exit' log.* | sort | uniq -c; grep -L 'exit 0' log.* | xargs -r tail -n 6; grep -L 'it ends' log.*; true"));
-    eprintln!("{}", cloud.juju(&["debug-log", "--limit", "400"]));
+}
+
+/// None of them meets a restart's end.
+fn short_tasks(cloud: &Cloud) {
+    cloud.exec("1", &format!("systemd-run --quiet --unit=many bash -c {}", quoted(MANY)));
+    for level in ["debug", "info"].iter().cycle() {
+        if !cloud.try_exec("1", "[ $(ls /run/task/many.* | wc -l) -lt 16 ]").status.success() {
+            break;
+        }
+        cloud.config("worker", &format!("log-level={level}"));
+    }
+    wait("all tasks to end", Duration::from_secs(120), || {
+        let ended = cloud.try_exec("1", "ls /run/task/all-have-ended").status.success();
+        if ended { Ok(()) } else { Err("not all have".to_owned()) }
+    });
+    let bad = "cd /run/task; grep -L 'it ends' many.*; grep -L 'exit 0' many.* | xargs -r tail -n 4";
+    assert_eq!(cloud.exec("1", bad), "");
 }

@@ -1,0 +1,108 @@
+//! A worker's process is taken away in such a moment that nobody has lost a thing when the next one is there.
+//!
+//! What a web node has being made is waited for ([`quiet`]). A process in a container whose end nobody sees is lost too:
+//! the next worker's process knows only that it has stopped (worker/runtime/container.go, `Attach`), and its build errs. So
+//! containers stand still (cgroup.freeze) until the web node listens to them again. That they go on is systemd's to see to:
+//! whatever becomes of this hook, the unit that holds them ends, and with it their rest.
+
+use super::quiet::{Look, Process};
+use crate::host::cmd::cmd;
+use crate::host::fs::Root;
+use crate::observe::containers::{containers, hears};
+use crate::observe::services::services;
+use crate::world::{Role, Worker};
+use anyhow::Result;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Longer than a pause and the start after it (charm/units/concourse-worker.service).
+const AT_MOST: &str = "45";
+/// As systemd wants it: `$$` for the shell's own `$`. What has ended is gone.
+const REST_ENDS: &str = "kill -CONT $$1; shift; for file; do echo 0 >$$file; done; true";
+/// Web nodes try again after a second, then two, then four (retryhttp, NewExponentialBackOffFactory).
+const HEARD_WITHIN: Duration = Duration::from_secs(15);
+/// From a pipe's opening to the look at the process that must still run.
+const LISTENS: Duration = Duration::from_millis(200);
+
+/// Stops the worker's process where it is, so that it can be killed; whether the moment for it came before `end`.
+///
+/// # Errors
+/// The unexpected.
+pub fn hold(root: &Root, worker: Worker, pid: u32, end: Instant) -> Result<bool> {
+    let process = Process::new(root, worker.role(), pid);
+    while let Some(calm) = process.calm(root, end)? {
+        freeze(root, worker, pid)?;
+        // What ended just before is told by the end of this.
+        if process.brief_calm(root)?.is_some_and(|now| now.is_as(&calm)) && stop(root, &process, &calm)? {
+            return Ok(true);
+        }
+        thaw(worker)?;
+    }
+    freeze(root, worker, pid)?;
+    Ok(false)
+}
+
+/// Only what came before it has stopped can have come at all.
+fn stop(root: &Root, process: &Process, calm: &Look) -> Result<bool> {
+    let pid = Pid::from_raw(process.pid.cast_signed());
+    kill(pid, Signal::SIGSTOP)?;
+    let stopped = process.look(root)?.is_as(calm);
+    if !stopped {
+        kill(pid, Signal::SIGCONT)?;
+    }
+    Ok(stopped)
+}
+
+/// Waits, for some seconds at most, until a web node listens again to each container of a worker that has been started
+/// anew, and lets those that stand still go on.
+///
+/// # Errors
+/// The unexpected.
+pub fn release(root: &Root, worker: Worker) -> Result<()> {
+    let stands = |dir: &PathBuf| {
+        std::fs::read_to_string(dir.join("cgroup.freeze")).is_ok_and(|frozen| frozen.trim() == "1")
+    };
+    if !containers(root, worker)?.iter().any(stands) {
+        return Ok(());
+    }
+    let (end, mut since) = (Instant::now() + HEARD_WITHIN, None::<Instant>);
+    while Instant::now() < end && since.is_none_or(|since| since.elapsed() < LISTENS) {
+        since = if heard(root, worker.role())? { since.or_else(|| Some(Instant::now())) } else { None };
+        sleep(Duration::from_millis(50));
+    }
+    thaw(worker)
+}
+
+fn heard(root: &Root, role: Role) -> Result<bool> {
+    let pid = services(root)?.get(&role).and_then(|service| service.pid);
+    pid.map_or(Ok(false), |pid| hears(root, role, pid))
+}
+
+/// Containers stand still from now on; with their rest ends that of the worker's process.
+fn freeze(root: &Root, worker: Worker, pid: u32) -> Result<()> {
+    let dirs = containers(root, worker)?.into_iter();
+    let files: Vec<PathBuf> =
+        dirs.map(|dir| dir.join("cgroup.freeze")).filter(|file| file.exists()).collect();
+    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let (unit, names) = (format!("--unit={}", unit(worker)), names.join(" "));
+    let after = format!("--property=ExecStopPost=/bin/sh -c '{REST_ENDS}' sh {pid} {names}");
+    thaw(worker)?;
+    cmd("systemd-run").args(["--quiet", "--collect", &unit, &after, "/bin/sleep", AT_MOST]).run()?;
+    for file in files {
+        // Gone with its container.
+        let _ = std::fs::write(file, "1");
+    }
+    Ok(())
+}
+
+fn thaw(worker: Worker) -> Result<()> {
+    // Fails when there is none, which is what is wanted.
+    cmd("systemctl").args(["stop", &unit(worker)]).output().map(drop)
+}
+
+fn unit(worker: Worker) -> String {
+    format!("concourse-hold-{}.service", worker.role().record())
+}
