@@ -1,12 +1,13 @@
 //! A moment at which a worker has nothing being made.
 //!
 //! What runs goes on without the worker's process. What a web node is just having made does not: a volume that it asks
-//! for again is unknown to the new process, a container is half there. None of that can be asked for: but each of a
-//! web node's requests is a connection of its own (`DisableKeepAlives`: atc/worker/factory.go, gclient/factory.go), which
-//! the kernel remembers for a minute, and a container comes by programs. What a step needs follows within some
-//! milliseconds upon what it had.
+//! for again is unknown to the new process, a container is half there. None of that can be asked for: but each request for
+//! a step is a connection of its own (`DisableKeepAlives`: atc/worker/factory.go, gclient/factory.go), which the kernel
+//! remembers for a minute, and a container comes by programs. What a step needs follows within some milliseconds upon what
+//! it had. Others keep their connections: the worker itself sweeps volumes through one.
 
 use crate::config::WORKER_PORTS;
+use crate::host::cmd::cmd;
 use crate::host::fs::Root;
 use crate::observe::containers::makes;
 use crate::observe::{Connection, connections};
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Nothing may change for so long: the steps from one request to the next take a tenth of it.
 const CALM: Duration = Duration::from_millis(500);
 /// What has to do on a worker that is never calm.
-const BRIEFLY: Duration = Duration::from_millis(100);
+pub const BRIEFLY: Duration = Duration::from_millis(100);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -45,6 +46,7 @@ impl Process {
     /// `/proc` can't be read.
     pub fn look(&self, root: &Root) -> Result<Look> {
         let mut look = Look { busy: makes(root, self.role)?, ..Look::default() };
+        let mut volumes = false;
         for Connection { local, remote, established, .. } in connections(root)? {
             let (at, to) = (local.port(), remote.port());
             let asked = |port: u16| port == self.ports.containers || port == self.ports.volumes;
@@ -54,8 +56,9 @@ impl Process {
             } else if asked(to) {
                 look.requests.insert((to, at));
             }
-            look.busy |= at == self.ports.volumes && established;
+            volumes |= at == self.ports.volumes && established;
         }
+        look.busy = look.busy || (volumes && self.has_volumes_made());
         Ok(look)
     }
 
@@ -67,28 +70,55 @@ impl Process {
     pub fn calm(&self, root: &Root, end: Instant) -> Result<Option<Look>> {
         let begin = Instant::now();
         let half = begin + end.saturating_duration_since(begin) / 2;
-        self.still(root, end, |now| if now < half { CALM } else { BRIEFLY })
-    }
-
-    /// Waits until nothing has changed for [`BRIEFLY`], as [`Process::calm`].
-    ///
-    /// # Errors
-    /// `/proc` can't be read.
-    pub fn brief_calm(&self, root: &Root) -> Result<Option<Look>> {
-        self.still(root, Instant::now() + BRIEFLY * 3, |_| BRIEFLY)
-    }
-
-    fn still(&self, root: &Root, end: Instant, enough: impl Fn(Instant) -> Duration) -> Result<Option<Look>> {
         let mut calm = None;
         while Instant::now() < end {
             calm = see(calm, self.look(root)?, Instant::now());
+            let enough = if Instant::now() < half { CALM } else { BRIEFLY };
             match calm {
-                Some((look, since)) if since.elapsed() >= enough(Instant::now()) => return Ok(Some(look)),
+                Some((look, since)) if since.elapsed() >= enough => return Ok(Some(look)),
                 _ => sleep(PAUSE),
             }
         }
         Ok(None)
     }
+
+    /// Whether nothing comes in some more moments.
+    ///
+    /// # Errors
+    /// `/proc` can't be read.
+    pub fn stays(&self, root: &Root, calm: &Look) -> Result<bool> {
+        let begin = Instant::now();
+        loop {
+            // One that ends after it.
+            let over = begin.elapsed() >= BRIEFLY;
+            if !self.look(root)?.is_as(calm) {
+                return Ok(false);
+            }
+            if over {
+                return Ok(true);
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    /// Whether somebody waits for a volume, or has one filled or read. Nobody but the kernel knows.
+    fn has_volumes_made(&self) -> bool {
+        let port = format!(":{}", self.ports.volumes);
+        let told = cmd("ss").args(["-tinHO", "state", "established", "sport", "=", &port]).run();
+        told.map_or(true, |told| told.lines().any(in_use))
+    }
+}
+
+/// Whether a connection of `ss -i` has a request that is not answered, or data that flows. It leaves out what is 0; times
+/// are in milliseconds since (tcp_info in the kernel's uapi/linux/tcp.h).
+fn in_use(line: &str) -> bool {
+    let number = |name: &str| {
+        let value = |word: &str| word.strip_prefix(name)?.strip_prefix(':')?.parse::<u128>().ok();
+        line.split_whitespace().find_map(value).unwrap_or(0)
+    };
+    let (sent, received) = (number("lastsnd"), number("lastrcv"));
+    let unanswered = received < sent || (number("bytes_received") > 0 && number("bytes_sent") == 0);
+    unanswered || sent.min(received) < CALM.as_millis()
 }
 
 /// What a look sees.
@@ -142,6 +172,7 @@ impl Ports {
 mod tests {
     use super::*;
     use std::fs;
+    use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
     const LIMIT: Duration = Duration::from_secs(30);
@@ -185,7 +216,8 @@ mod tests {
         let _attached = TcpStream::connect(("127.0.0.1", containers)).unwrap();
         assert!(calm(LIMIT));
 
-        let volume = TcpStream::connect(("127.0.0.1", volumes)).unwrap();
+        let mut volume = TcpStream::connect(("127.0.0.1", volumes)).unwrap();
+        volume.write_all(b"GET /volumes").unwrap();
         assert!(!calm(CALM * 3));
         drop(volume);
         assert!(calm(LIMIT));
@@ -197,6 +229,22 @@ mod tests {
         assert!(!calm(CALM * 3));
         fs::remove_dir_all(dir.path().join("proc/8")).unwrap();
         assert!(calm(LIMIT));
+    }
+
+    #[test]
+    fn a_connection_that_is_only_kept_is_not_in_use() {
+        let line = |rest: &str| {
+            in_use(&format!("0 0 127.0.0.1:7788 127.0.0.1:51044 cubic rto:204 {rest} pacing_rate 9bps"))
+        };
+        assert!(!line(
+            "bytes_sent:185 bytes_acked:185 bytes_received:62 lastsnd:1764 lastrcv:1764 lastack:1764"
+        ));
+        assert!(!line("bytes_sent:185 bytes_received:62 lastsnd:1764 lastrcv:2100"));
+        assert!(!line("lastsnd:900 lastrcv:900"), "nothing was asked");
+        assert!(line("bytes_sent:185 bytes_received:62 lastsnd:31764 lastrcv:1764"), "asked again");
+        assert!(line("bytes_received:62 lastsnd:1764 lastrcv:1764"), "never answered");
+        assert!(line("bytes_sent:1850 bytes_received:62 lastsnd:12 lastrcv:4000"), "a volume is read");
+        assert!(line("bytes_sent:185 bytes_received:62 lastrcv:900"), "just answered");
     }
 
     #[test]

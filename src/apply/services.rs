@@ -10,9 +10,10 @@ use crate::observe::services::services;
 use crate::observe::{lasting_link, linked};
 use crate::step::Farewell;
 use crate::view::farewell::{Leaving, Next, next};
+use crate::view::pause;
 use crate::view::tsa::registration;
 use crate::world::{Role, Worker, World};
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -36,21 +37,26 @@ pub fn restart(
     links: &mut BTreeMap<Worker, u64>,
 ) -> Outcome {
     let worker = Worker::ALL.into_iter().find(|worker| worker.role() == role);
-    if let Some(worker) = worker {
-        take_away(root, worker, Instant::now() + CALM_WITHIN)?;
+    // One that was paused may be back by now, with all that this hook has written.
+    let paused = worker.is_some_and(|worker| pause::waits(world, worker));
+    if let Some(worker) = worker.filter(|_| !paused) {
+        halt(root, worker, Instant::now() + CALM_WITHIN)?;
     }
     // systemd goes on counting the restarts of what it stops between two of them. A unit not yet loaded has none.
     drop(cmd("systemctl").args(["reset-failed", role.unit()]).output()?);
+    let verb = if paused { "start" } else { "restart" };
     // The units' own limits are 15 s for a web node and 60 s for a worker, before which GPUs are looked at, in 110 s.
-    cmd("systemctl").args(["restart", role.unit()]).deadline(Duration::from_secs(200)).run()?;
+    cmd("systemctl").args([verb, role.unit()]).deadline(Duration::from_secs(200)).run()?;
     std::thread::scope(|scope| {
-        // Builds stand still no longer than they must.
-        let release = scope.spawn(|| worker.map_or(Ok(()), |worker| still::release(root, worker)));
+        // Builds stand still no longer than they must, those of another worker that was paused neither.
+        let workers = if worker.is_some() { &Worker::ALL[..] } else { &[] };
+        let releases: Vec<_> =
+            workers.iter().map(|worker| scope.spawn(|| still::release(root, *worker))).collect();
         let outcome = wait(root, world, role, patience, links);
-        match release.join() {
-            Ok(released) => released.and(outcome),
-            Err(_) => bail!("letting containers go on failed"),
+        for release in releases {
+            release.join().map_err(|_| anyhow!("containers may stand still"))??;
         }
+        outcome
     })
 }
 
@@ -82,8 +88,8 @@ fn wait(
     })
 }
 
-/// Takes the process of a worker that runs away; systemd is to start the next one.
-fn take_away(root: &Root, worker: Worker, end: Instant) -> Result<()> {
+/// Stops the process of a worker that runs where it is; systemd is to end it, and to start the next one.
+fn halt(root: &Root, worker: Worker, end: Instant) -> Result<()> {
     let role = worker.role();
     let services = services(root)?;
     let Some(pid) = services.get(&role).filter(|service| service.active).and_then(|s| s.pid) else {
@@ -93,8 +99,6 @@ fn take_away(root: &Root, worker: Worker, end: Instant) -> Result<()> {
         let what = role.noun();
         tools::log("WARNING", &format!("the {what} has steps started all the time: one of them may fail"));
     }
-    // Not by SIGTERM, at which it would still take what comes meanwhile. It may have ended by itself.
-    drop(cmd("systemctl").args(["kill", "--kill-who=main", "--signal", "SIGKILL", role.unit()]).output()?);
     Ok(())
 }
 
@@ -125,11 +129,12 @@ pub fn stop(role: Role) -> Result<()> {
 
 /// Stops workers; they come back by themselves when their start no longer waits for the pause's end.
 pub fn pause(root: &Root, workers: &[Worker]) -> Result<()> {
-    let units: Vec<&str> = workers.iter().map(|worker| worker.role().unit()).collect();
-    let end = Instant::now() + CALM_BEFORE_PAUSE;
-    workers.iter().try_for_each(|worker| take_away(root, *worker, end))?;
-    // One job for systemd, which ends it also when this hook does not.
-    cmd("systemctl").args(["restart", "--no-block"]).args(units).run()?;
+    let calm = Instant::now() + CALM_BEFORE_PAUSE;
+    for worker in workers {
+        halt(root, *worker, calm)?;
+        // A job of systemd's, which ends it also when this hook does not.
+        cmd("systemctl").args(["restart", "--no-block", worker.role().unit()]).run()?;
+    }
     let end = Instant::now() + Duration::from_secs(90);
     loop {
         let services = services(root)?;

@@ -2,13 +2,13 @@
 //!
 //! What a web node has being made is waited for ([`quiet`]). A process in a container whose end nobody sees is lost too:
 //! the next worker's process knows only that it has stopped (worker/runtime/container.go, `Attach`), and its build errs. So
-//! containers stand still (cgroup.freeze) until the web node listens to them again. That they go on is systemd's to see to:
-//! whatever becomes of this hook, the unit that holds them ends, and with it their rest.
+//! the containers in which steps run stand still (cgroup.freeze) until the web node listens to them again. That they go on
+//! is systemd's to see to: whatever becomes of this hook, the unit that holds them ends, and with it their rest.
 
-use super::quiet::{Look, Process};
+use super::quiet::{BRIEFLY, Look, Process};
 use crate::host::cmd::cmd;
 use crate::host::fs::Root;
-use crate::observe::containers::{containers, hears};
+use crate::observe::containers::{at_work, hears};
 use crate::observe::services::services;
 use crate::world::{Role, Worker};
 use anyhow::Result;
@@ -18,16 +18,17 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Longer than a pause and the start after it (charm/units/concourse-worker.service).
+/// In seconds: longer than a pause, and the start after it as a rule (charm/units/concourse-worker.service).
 const AT_MOST: &str = "35";
 /// As systemd wants it: `$$` for the shell's own `$`. What has ended is gone.
 const REST_ENDS: &str = "kill -CONT $$1 2>/dev/null; shift; for file; do echo 0 >$$file; done; true";
-/// Web nodes try again after a second, then two, then four (retryhttp, NewExponentialBackOffFactory).
+/// Web nodes try again after one second, and each time half as long again (retryhttp, NewExponentialBackOffFactory).
 const HEARD_WITHIN: Duration = Duration::from_secs(15);
 /// From a pipe's opening to the look at the process that must still run.
 const LISTENS: Duration = Duration::from_millis(200);
 
-/// Stops the worker's process where it is, so that it can be killed; whether the moment for it came before `end`.
+/// Stops the worker's process where it is, until systemd ends it (by SIGTERM and SIGCONT, at which it takes no more
+/// requests within a millisecond); whether the moment for it came before `end`.
 ///
 /// # Errors
 /// The unexpected.
@@ -36,12 +37,13 @@ pub fn hold(root: &Root, worker: Worker, pid: u32, end: Instant) -> Result<bool>
     while let Some(calm) = process.calm(root, end)? {
         freeze(root, worker, pid)?;
         // What ended just before is told by the end of this.
-        if process.brief_calm(root)?.is_some_and(|now| now.is_as(&calm)) && stop(root, &process, &calm)? {
+        if process.stays(root, &calm)? && stop(root, &process, &calm)? {
             return Ok(true);
         }
         thaw(worker)?;
     }
     freeze(root, worker, pid)?;
+    sleep(BRIEFLY);
     Ok(false)
 }
 
@@ -65,13 +67,12 @@ pub fn release(root: &Root, worker: Worker) -> Result<()> {
     let stands = |dir: &PathBuf| {
         std::fs::read_to_string(dir.join("cgroup.freeze")).is_ok_and(|frozen| frozen.trim() == "1")
     };
-    if !containers(root, worker)?.iter().any(stands) {
-        return Ok(());
-    }
-    let (end, mut since) = (Instant::now() + HEARD_WITHIN, None::<Instant>);
-    while Instant::now() < end && since.is_none_or(|since| since.elapsed() < LISTENS) {
-        since = if heard(root, worker.role())? { since.or_else(|| Some(Instant::now())) } else { None };
-        sleep(Duration::from_millis(50));
+    if at_work(root, worker)?.iter().any(stands) {
+        let (end, mut since) = (Instant::now() + HEARD_WITHIN, None::<Instant>);
+        while Instant::now() < end && since.is_none_or(|since| since.elapsed() < LISTENS) {
+            since = if heard(root, worker.role())? { since.or_else(|| Some(Instant::now())) } else { None };
+            sleep(Duration::from_millis(50));
+        }
     }
     thaw(worker)
 }
@@ -83,7 +84,7 @@ fn heard(root: &Root, role: Role) -> Result<bool> {
 
 /// Containers stand still from now on; with their rest ends that of the worker's process.
 fn freeze(root: &Root, worker: Worker, pid: u32) -> Result<()> {
-    let dirs = containers(root, worker)?.into_iter();
+    let dirs = at_work(root, worker)?.into_iter();
     let files: Vec<PathBuf> =
         dirs.map(|dir| dir.join("cgroup.freeze")).filter(|file| file.exists()).collect();
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();

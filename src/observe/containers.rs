@@ -5,7 +5,7 @@ use crate::paths;
 use crate::world::{Role, Worker};
 use anyhow::Result;
 use nix::unistd::Pid;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Processes of the workers, with whose they are.
@@ -42,18 +42,19 @@ pub fn makes(root: &Root, role: Role) -> Result<bool> {
     Ok(cgroups(root)?.into_iter().any(|(pid, cgroups)| is_own(&cgroups, role) && maker(pid)))
 }
 
-/// The cgroups, as directories, of a worker's containers that have processes. None where the machine has cgroups of
-/// version 1.
+/// The cgroups, as directories, of a worker's containers in which a step runs: besides their init they have a process.
+/// None where the machine has cgroups of version 1.
 ///
 /// # Errors
 /// There is no `/proc`.
-pub fn containers(root: &Root, worker: Worker) -> Result<BTreeSet<PathBuf>> {
-    let all = cgroups(root)?.into_iter().filter(|(_, cgroups)| owner(cgroups) == Some(worker));
-    let dir = |cgroups: &str| cgroups.lines().find_map(|line| line.strip_prefix("0::")).and_then(directory);
-    Ok(all
-        .filter_map(|(_, cgroups)| dir(&cgroups))
-        .map(|dir| root.path("/sys/fs/cgroup").join(dir))
-        .collect())
+pub fn at_work(root: &Root, worker: Worker) -> Result<Vec<PathBuf>> {
+    let mut found: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for (_, cgroups) in cgroups(root)?.into_iter().filter(|(_, cgroups)| owner(cgroups) == Some(worker)) {
+        if let Some(dir) = cgroups.lines().find_map(|line| line.strip_prefix("0::")).and_then(directory) {
+            *found.entry(root.path("/sys/fs/cgroup").join(dir)).or_default() += 1;
+        }
+    }
+    Ok(found.into_iter().filter(|(_, processes)| *processes > 1).map(|(dir, _)| dir).collect())
 }
 
 /// Up to the container, without what it has made below.
@@ -161,20 +162,17 @@ mod tests {
             std::fs::write(dir.join("cgroup"), format!("0::{cgroup}\n")).unwrap();
         };
         let look = || busy(&Root::new(root.path())).unwrap();
-        let dirs = || containers(&Root::new(root.path()), Worker::Main).unwrap();
+        let at_work = || at_work(&Root::new(root.path()), Worker::Main).unwrap();
         process(1, "/init.scope");
         process(10, "/system.slice/concourse-worker.service");
         process(11, "/system.slice/concourse-worker.service");
         process(20, &format!("/system.slice/garden/{HANDLE}"));
         process(30, "/system.slice/garden/00000000-0000-0000-0000-000000000000");
         assert!(!look());
-        let dir = root.path().join("sys/fs/cgroup/system.slice/garden");
-        let other = dir.join("00000000-0000-0000-0000-000000000000");
-        let all = BTreeSet::from([dir.join(HANDLE), other]);
-        assert_eq!(dirs(), all);
+        assert_eq!(at_work(), Vec::<PathBuf>::new());
         process(21, &format!("/system.slice/garden/{HANDLE}/of-its-own"));
         assert!(look());
-        assert_eq!(dirs(), all);
+        assert_eq!(at_work(), [root.path().join("sys/fs/cgroup/system.slice/garden").join(HANDLE)]);
     }
 
     #[test]

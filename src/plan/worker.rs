@@ -21,8 +21,9 @@ pub const FAREWELL: Duration = Duration::from_secs(120);
 pub fn steps(world: &World) -> Vec<Step> {
     let roles = roles(world);
     let workers = roles.workers();
-    let mut steps = pause::end(world);
+    let mut steps = vec![];
     if !roles.worker {
+        steps.extend(pause::end(world));
         steps.extend(gone(world, &Worker::ALL, Farewell::Retire));
         steps.extend(no_untagged(world));
         steps.extend(files_away(world, Worker::Main));
@@ -34,6 +35,7 @@ pub fn steps(world: &World) -> Vec<Step> {
         steps.extend(no_untagged(world));
     }
     if world.machine.drained {
+        steps.extend(pause::end(world));
         steps.extend(gone(world, &workers, Farewell::Land));
         steps.extend(workers.into_iter().flat_map(|worker| other_volumes(world, worker)));
         return steps;
@@ -42,14 +44,26 @@ pub fn steps(world: &World) -> Vec<Step> {
     let ready = preparations.is_empty();
     steps.extend(preparations);
     if !registration(world).related {
+        steps.extend(pause::end(world));
         steps.extend(gone(world, &workers, Farewell::Retire));
-    } else if ready {
-        match (pause(world), pause::begin(world)) {
-            (Pause::Begins, begin) if !begin.is_empty() => steps.extend(begin),
-            (Pause::Lasts, _) => {}
-            _ => steps.extend(workers.into_iter().flat_map(|worker| run(world, worker))),
+        return steps;
+    }
+    match (pause(world), pause::begin(world)) {
+        _ if !ready => {}
+        (Pause::Begins, begin) if !begin.is_empty() => steps.extend(begin),
+        (Pause::Lasts, _) => {}
+        _ => {
+            let all = workers.into_iter().flat_map(|worker| run(world, worker));
+            let (starts, before): (Vec<Step>, Vec<Step>) =
+                all.partition(|step| matches!(step, Step::Say(_) | Step::Restart(..)));
+            steps.extend(before);
+            // Paused ones come back at once, to what was written.
+            steps.extend(pause::end(world));
+            steps.extend(starts);
+            return steps;
         }
     }
+    steps.extend(pause::end(world));
     steps
 }
 

@@ -114,8 +114,8 @@ fn a_worker_stops_answers_and_comes_back() {
     assert_eq!(unit.plan(), "nothing");
     unit = unit.asked("");
     assert_snapshot!(unit.hook(Goal::Run).join("\n--\n"), @"
-    remove /run/concourse-ci-machine/pause
     write /etc/concourse/worker.env 600 Root
+    remove /run/concourse-ci-machine/pause
     say maintenance: Starting the worker...
     restart concourse-worker.service
     publish worker-tsa:1: paused

@@ -21,7 +21,7 @@ touch all-have-ended"#;
 #[test]
 #[ignore = "needs machines"]
 fn machine_a_restart_waits_for_its_moment() {
-    let cloud = Cloud::with_workers("starting", &[("worker", false)]);
+    let cloud = Cloud::with_workers("starting", &[("worker", true)]);
     let task = start_task(&cloud, "", UNTIL_TOLD);
     let process = || cloud.pid("2", "concourse-worker");
     let nothing_held = || {
@@ -29,10 +29,20 @@ fn machine_a_restart_waits_for_its_moment() {
         assert_eq!(cloud.exec("2", held), "inactive\n");
     };
 
-    // Somebody has a volume made.
+    // Volumes are mounted for the worker alone: a real one mounts them again at each start, and shared mounts double.
+    let mounts =
+        |of: &str| cloud.exec("2", &format!("grep -c /worker/volumes/live/ /proc/{of}/mountinfo || true"));
+    assert_eq!(mounts("1"), "0\n");
+    assert_ne!(mounts(&process()), "0\n");
+
+    // Somebody has a volume made, another one keeps a connection, as the worker itself does.
     let before = process();
-    let asks = "exec 3<>/dev/tcp/127.0.0.1/7788; sleep infinity";
-    cloud.exec("2", &format!("systemd-run --quiet --unit=asks bash -c {}", quoted(asks)));
+    let ask = |unit: &str, what: &str| {
+        let script = format!("exec 3<>/dev/tcp/127.0.0.1/7788; printf '{what}' >&3; sleep infinity");
+        cloud.exec("2", &format!("systemd-run --quiet --unit={unit} bash -c {}", quoted(&script)));
+    };
+    ask("keeps", "");
+    ask("asks", "PUT /volumes");
     cloud.juju(&["config", "worker", "log-level=debug"]);
     wait("the hook to restart the worker", Duration::from_secs(20), || match cloud.status("worker/0") {
         now if now == "maintenance: Restarting the worker..." => Ok(()),
@@ -47,8 +57,10 @@ fn machine_a_restart_waits_for_its_moment() {
     nothing_held();
     task.more();
 
-    // In the middle of it the hook is killed.
-    let killed = "until systemctl is-active --quiet concourse-hold-worker; do sleep 0.01; done; pkill -KILL -x dispatch";
+    // In the middle of it the hook is killed: the worker's process has stopped, and steps stand still.
+    let killed = "pid=$(systemctl show --value -p MainPID concourse-worker)
+        until grep -q '^State:.T' /proc/$pid/status; do sleep 0.001; done
+        pkill -KILL -x dispatch; grep -qx 'frozen 1' $(find /sys/fs/cgroup -name cgroup.events) && touch /run/stood-still";
     cloud.exec("2", &format!("systemd-run --quiet --unit=kills bash -c {}", quoted(killed)));
     let before = process();
     cloud.juju(&["config", "worker", "log-level=info"]);
@@ -61,6 +73,10 @@ fn machine_a_restart_waits_for_its_moment() {
     cloud.wait_active("worker/0");
     assert_ne!(process(), before, "it was not restarted");
     nothing_held();
+    cloud.exec("2", "ls /run/stood-still");
+    let never_calm =
+        cloud.juju(&["debug-log", "--limit", "400"]).matches("has steps started all the time").count();
+    assert_eq!(never_calm, 0, "a connection that is only kept was waited for");
     task.more();
     task.tell("2");
     assert!(task.wait().0, "the build did not succeed");
@@ -74,7 +90,8 @@ fn machine_a_restart_waits_for_its_moment() {
 fn short_tasks(cloud: &Cloud) {
     cloud.exec("1", &format!("systemd-run --quiet --unit=many bash -c {}", quoted(MANY)));
     for level in ["debug", "info"].iter().cycle() {
-        if !cloud.try_exec("1", "[ $(ls /run/task/many.* | wc -l) -lt 16 ]").status.success() {
+        let over = "[ -e /run/task/all-have-ended ] || [ $(ls /run/task/many.* | wc -l) -ge 16 ]";
+        if cloud.try_exec("1", over).status.success() {
             break;
         }
         cloud.config("worker", &format!("log-level={level}"));
