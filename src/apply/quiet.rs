@@ -45,21 +45,34 @@ impl Process {
     /// # Errors
     /// `/proc` can't be read.
     pub fn look(&self, root: &Root) -> Result<Look> {
-        let mut look = Look { busy: makes(root, self.role)?, ..Look::default() };
-        let mut volumes = false;
+        let (requests, volumes) = self.requests(root)?;
+        let busy = makes(root, self.role)? || (volumes && self.has_volumes_made());
+        Ok(Look { busy, requests })
+    }
+
+    /// Whether a request has come since that look.
+    ///
+    /// # Errors
+    /// `/proc` can't be read.
+    pub fn is_asked(&self, root: &Root, before: &Look) -> Result<bool> {
+        Ok(!self.requests(root)?.0.is_subset(&before.requests))
+    }
+
+    /// The connections of the last minute, and whether one about volumes is open.
+    fn requests(&self, root: &Root) -> Result<(BTreeSet<(u16, u16)>, bool)> {
+        let (mut requests, mut volumes) = (BTreeSet::new(), false);
         for Connection { local, remote, established, .. } in connections(root)? {
             let (at, to) = (local.port(), remote.port());
             let asked = |port: u16| port == self.ports.containers || port == self.ports.volumes;
             // The side that was the first to go is the one that is remembered.
             if asked(at) {
-                look.requests.insert((at, to));
+                requests.insert((at, to));
             } else if asked(to) {
-                look.requests.insert((to, at));
+                requests.insert((to, at));
             }
             volumes |= at == self.ports.volumes && established;
         }
-        look.busy = look.busy || (volumes && self.has_volumes_made());
-        Ok(look)
+        Ok((requests, volumes))
     }
 
     /// Waits for a moment that has been calm for [`CALM`], or on a worker that is never calm, in the second half of the

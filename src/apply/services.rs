@@ -88,14 +88,14 @@ fn wait(
     })
 }
 
-/// Stops the process of a worker that runs where it is; systemd is to end it, and to start the next one.
+/// Ends the process of a worker that runs, or leaves that to systemd, which is to start the next one.
 fn halt(root: &Root, worker: Worker, end: Instant) -> Result<()> {
     let role = worker.role();
     let services = services(root)?;
     let Some(pid) = services.get(&role).filter(|service| service.active).and_then(|s| s.pid) else {
         return Ok(());
     };
-    if !still::hold(root, worker, pid, end)? {
+    if !still::end(root, worker, pid, end)? {
         let what = role.noun();
         tools::log("WARNING", &format!("the {what} has steps started all the time: one of them may fail"));
     }

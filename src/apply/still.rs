@@ -27,17 +27,17 @@ const HEARD_WITHIN: Duration = Duration::from_secs(15);
 /// From a pipe's opening to the look at the process that must still run.
 const LISTENS: Duration = Duration::from_millis(200);
 
-/// Stops the worker's process where it is, until systemd ends it (by SIGTERM and SIGCONT, at which it takes no more
-/// requests within a millisecond); whether the moment for it came before `end`.
+/// Ends the worker's process in a moment when nothing is being made, with all steps at rest; whether such a moment came
+/// before `end`. If not, they rest, and it is to be ended all the same.
 ///
 /// # Errors
 /// The unexpected.
-pub fn hold(root: &Root, worker: Worker, pid: u32, end: Instant) -> Result<bool> {
+pub fn end(root: &Root, worker: Worker, pid: u32, end: Instant) -> Result<bool> {
     let process = Process::new(root, worker.role(), pid);
     while let Some(calm) = process.calm(root, end)? {
         freeze(root, worker, pid)?;
         // What ended just before is told by the end of this.
-        if process.stays(root, &calm)? && stop(root, &process, &calm)? {
+        if process.stays(root, &calm)? && terminate(root, &process, &calm)? {
             return Ok(true);
         }
         thaw(worker)?;
@@ -47,15 +47,18 @@ pub fn hold(root: &Root, worker: Worker, pid: u32, end: Instant) -> Result<bool>
     Ok(false)
 }
 
-/// Only what came before it has stopped can have come at all.
-fn stop(root: &Root, process: &Process, calm: &Look) -> Result<bool> {
+/// It stops for a look: what has come by then has come before. What comes now is cut off, so this is a matter of
+/// milliseconds, and no program is started. At SIGTERM it takes no more requests within one.
+fn terminate(root: &Root, process: &Process, calm: &Look) -> Result<bool> {
     let pid = Pid::from_raw(process.pid.cast_signed());
-    // It fails where the process has ended by itself.
-    let stopped = kill(pid, Signal::SIGSTOP).is_err() || process.look(root)?.is_as(calm);
-    if !stopped {
-        let _ = kill(pid, Signal::SIGCONT);
+    // These fail where the process has ended by itself.
+    let _ = kill(pid, Signal::SIGSTOP);
+    let asked = process.is_asked(root, calm);
+    if matches!(asked, Ok(false)) {
+        let _ = kill(pid, Signal::SIGTERM);
     }
-    Ok(stopped)
+    let _ = kill(pid, Signal::SIGCONT);
+    Ok(!asked?)
 }
 
 /// Waits, for some seconds at most, until a web node listens again to each container of a worker that has been started

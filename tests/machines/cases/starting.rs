@@ -57,10 +57,9 @@ fn machine_a_restart_waits_for_its_moment() {
     nothing_held();
     task.more();
 
-    // In the middle of it the hook is killed: the worker's process has stopped, and steps stand still.
-    let killed = "pid=$(systemctl show --value -p MainPID concourse-worker)
-        until grep -q '^State:.T' /proc/$pid/status; do sleep 0.001; done
-        pkill -KILL -x dispatch; grep -qx 'frozen 1' $(find /sys/fs/cgroup -name cgroup.events) && touch /run/stood-still";
+    // In the middle of it, when steps stand still, the hook is killed.
+    let killed = "until grep -qsx 'frozen 1' $(find /sys/fs/cgroup -name cgroup.events); do sleep 0.01; done
+        touch /run/stood-still; pkill -KILL -x dispatch";
     cloud.exec("2", &format!("systemd-run --quiet --unit=kills bash -c {}", quoted(killed)));
     let before = process();
     cloud.juju(&["config", "worker", "log-level=info"]);
