@@ -8,7 +8,7 @@
 use super::quiet::{BRIEFLY, Look, Process};
 use crate::host::cmd::cmd;
 use crate::host::fs::Root;
-use crate::observe::containers::{at_work, hears};
+use crate::observe::containers::{at_work, heard};
 use crate::observe::services::services;
 use crate::world::{Role, Worker};
 use anyhow::Result;
@@ -24,6 +24,9 @@ const AT_MOST: &str = "35";
 const REST_ENDS: &str = "kill -CONT $$1 2>/dev/null; shift; for file; do echo 0 >$$file; done; true";
 /// Web nodes try again after one second, and each time half as long again (retryhttp, NewExponentialBackOffFactory).
 const HEARD_WITHIN: Duration = Duration::from_secs(15);
+/// Longer than between two tries: whom nobody has listened to by then, as a check whose web node was restarted, holds up
+/// those that somebody listens to no longer.
+const NOBODY_ELSE: Duration = Duration::from_secs(5);
 /// From a pipe's opening to the look at the process that must still run.
 const LISTENS: Duration = Duration::from_millis(200);
 
@@ -71,18 +74,28 @@ pub fn release(root: &Root, worker: Worker) -> Result<()> {
         std::fs::read_to_string(dir.join("cgroup.freeze")).is_ok_and(|frozen| frozen.trim() == "1")
     };
     if at_work(root, worker)?.iter().any(stands) {
-        let (end, mut since) = (Instant::now() + HEARD_WITHIN, None::<Instant>);
-        while Instant::now() < end && since.is_none_or(|since| since.elapsed() < LISTENS) {
-            since = if heard(root, worker.role())? { since.or_else(|| Some(Instant::now())) } else { None };
-            sleep(Duration::from_millis(50));
-        }
+        until_heard(root, worker.role())?;
     }
     thaw(worker)
 }
 
-fn heard(root: &Root, role: Role) -> Result<bool> {
-    let pid = services(root)?.get(&role).and_then(|service| service.pid);
-    pid.map_or(Ok(false), |pid| hears(root, role, pid))
+fn until_heard(root: &Root, role: Role) -> Result<()> {
+    let end = Instant::now() + HEARD_WITHIN;
+    let (mut last, mut since) = (0, Instant::now());
+    while Instant::now() < end {
+        let pid = services(root)?.get(&role).and_then(|service| service.pid);
+        if let Some((all, now)) = pid.map(|pid| heard(root, role, pid)).transpose()? {
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+            let enough = if now == all { LISTENS } else { NOBODY_ELSE };
+            if (now == all || now > 0) && since.elapsed() >= enough {
+                return Ok(());
+            }
+        }
+        sleep(Duration::from_millis(50));
+    }
+    Ok(())
 }
 
 /// Containers stand still from now on; with their rest ends that of the worker's process.

@@ -121,21 +121,21 @@ pub fn sockets(root: &Root, of: Worker) -> Result<BTreeSet<u64>> {
     Ok(found)
 }
 
-/// Whether the worker's process, by its number, has the other ends of all pipes through which shims pass on what is
-/// printed: `…/fifo/<number>/<process>-stdout`, a directory for each process in a container (containerd's package cio).
+/// Through how many pipes shims pass on what processes in containers print, and to how many of them the worker's process,
+/// by its number, listens: `…/fifo/<number>/<process>-stdout`, a directory for each process (containerd's package cio).
 ///
 /// # Errors
 /// There is no `/proc`.
-pub fn hears(root: &Root, role: Role, main: u32) -> Result<bool> {
+pub fn heard(root: &Root, role: Role, main: u32) -> Result<(usize, usize)> {
     let main = Pid::from_raw(main.cast_signed());
     let pipes = |pid: Pid| {
         let dir = |file: String| Some(Path::new(&file).parent()?.to_owned());
         let of_container = |dir: &PathBuf| dir.parent().is_some_and(|dir| dir.ends_with("fifo"));
         open(root, pid).filter_map(dir).filter(of_container).collect::<BTreeSet<PathBuf>>()
     };
-    let heard = pipes(main);
     let shims = cgroups(root)?.into_iter().filter(|(pid, cgroups)| *pid != main && is_own(cgroups, role));
-    Ok(shims.into_iter().all(|(shim, _)| pipes(shim).is_subset(&heard)))
+    let all: BTreeSet<PathBuf> = shims.into_iter().flat_map(|(shim, _)| pipes(shim)).collect();
+    Ok((all.len(), all.intersection(&pipes(main)).count()))
 }
 
 /// What a process has open, as `/proc` tells it. One that has ended has nothing.
@@ -187,16 +187,16 @@ mod tests {
                 std::os::unix::fs::symlink(file, dir.join(format!("fd/{fd}"))).unwrap();
             }
         };
-        let hears = || hears(&Root::new(root.path()), Role::Worker, 1).unwrap();
+        let heard = || heard(&Root::new(root.path()), Role::Worker, 1).unwrap();
         has(1, &[]);
         has(2, &["/dev/null", "socket:[7]", "/run/containerd/io.containerd.runtime.v2.task/concourse/h/log"]);
-        assert!(hears());
+        assert_eq!(heard(), (0, 0));
         has(3, &["/run/containerd/fifo/12/task-stdin", "/run/containerd/fifo/12/task-stdout"]);
-        assert!(!hears());
+        assert_eq!(heard(), (1, 0));
         has(1, &["/run/containerd/fifo/13/task-stdout"]);
-        assert!(!hears());
+        assert_eq!(heard(), (1, 0));
         has(1, &["/run/containerd/fifo/13/task-stdout", "/run/containerd/fifo/12/task-stdout"]);
-        assert!(hears());
+        assert_eq!(heard(), (1, 1));
     }
 
     const HANDLE: &str = "429aa5c5-3589-4653-a08f-49b6ac618617";
