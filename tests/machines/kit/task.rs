@@ -137,9 +137,9 @@ pub fn start_task_with<'a>(cloud: &'a Cloud, tag: &str, script: &str, params: &[
 impl Task<'_> {
     /// Waits for a line that was printed after this call: [`UNTIL_TOLD`] runs, and the web node listens to it.
     pub fn more(&self) {
-        // At a line a second it can't have printed this number yet.
+        // At a line a second it can't have printed this number yet; while its web node restarts it prints none.
         let later = self.began.elapsed().as_secs() + 1;
-        wait(&format!("line {later} of task {}", self.id), Duration::from_secs(90), || {
+        wait(&format!("line {later} of task {}", self.id), Duration::from_secs(200), || {
             let lines = self.seen();
             let last = lines.iter().rev().find_map(|line| line.strip_prefix("line ")?.parse::<u64>().ok());
             if last.is_some_and(|last| last >= later) { Ok(()) } else { Err(format!("line {last:?}")) }
