@@ -24,8 +24,8 @@ const AT_MOST: &str = "35";
 const REST_ENDS: &str = "kill -CONT $$1 2>/dev/null; shift; for file; do echo 0 >$$file; done; true";
 /// Web nodes try again after one second, and each time half as long again (retryhttp, NewExponentialBackOffFactory).
 const HEARD_WITHIN: Duration = Duration::from_secs(15);
-/// Longer than between two tries: whom nobody has listened to by then, as a check whose web node was restarted, holds up
-/// those that somebody listens to no longer.
+/// Longer than between two of the first tries: a step to which nobody has listened by then, such as a check whose web node
+/// was restarted, does not hold up the others.
 const NOBODY_ELSE: Duration = Duration::from_secs(5);
 /// From a pipe's opening to the look at the process that must still run.
 const LISTENS: Duration = Duration::from_millis(200);
@@ -88,14 +88,22 @@ fn until_heard(root: &Root, role: Role) -> Result<()> {
             if now != last {
                 (last, since) = (now, Instant::now());
             }
-            let enough = if now == all { LISTENS } else { NOBODY_ELSE };
-            if (now == all || now > 0) && since.elapsed() >= enough {
+            if enough(all, now).is_some_and(|enough| since.elapsed() >= enough) {
                 return Ok(());
             }
         }
         sleep(Duration::from_millis(50));
     }
     Ok(())
+}
+
+/// For how long so many of all steps have to be listened to, and no more of them; `None`: it is not enough.
+fn enough(all: usize, heard: usize) -> Option<Duration> {
+    match heard {
+        _ if heard == all => Some(LISTENS),
+        0 => None,
+        _ => Some(NOBODY_ELSE),
+    }
 }
 
 /// Containers stand still from now on; with their rest ends that of the worker's process.
@@ -123,4 +131,17 @@ fn thaw(worker: Worker) -> Result<()> {
 
 fn unit(worker: Worker) -> String {
     format!("concourse-hold-{}.service", worker.role().record())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_wait_for_all_of_them_and_not_for_ever() {
+        assert_eq!(enough(0, 0), Some(LISTENS), "nobody prints anything");
+        assert_eq!(enough(2, 2), Some(LISTENS));
+        assert_eq!(enough(2, 1), Some(NOBODY_ELSE));
+        assert_eq!(enough(2, 0), None);
+    }
 }
