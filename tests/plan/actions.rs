@@ -6,6 +6,8 @@ use concourse_ci_machine::actions::{Action, steps};
 use concourse_ci_machine::event::Goal;
 use concourse_ci_machine::juju::memory::PEERS;
 use concourse_ci_machine::parse::Moment;
+use concourse_ci_machine::paths;
+use concourse_ci_machine::status::status;
 use concourse_ci_machine::step::Step;
 use concourse_ci_machine::world::Role;
 use insta::assert_snapshot;
@@ -34,6 +36,36 @@ fn each_rotation_of_keys_is_told_by_another_number() {
         let record = unit.world.record.app_bags.entry("concourse-peer:0".into()).or_default();
         record.insert(REVISION.into(), wrote.into());
         assert_eq!(told(&unit), next, "read {read}, wrote {wrote}");
+    }
+}
+
+#[test]
+fn a_rotation_of_keys_that_was_killed_leaves_no_key_that_others_do_not_know() {
+    for unit in
+        [TestUnit::web(), TestUnit::worker_unit(), TestUnit::web().config("deployment-mode", "all").settled()]
+    {
+        let rotation = steps(&Action::RotateKeys, &unit.world).unwrap();
+        for cut in 0..=rotation.len() {
+            let mut unit = unit.clone();
+            let before = unit.world.clone();
+            Model::default().carry_out(&mut unit.world, &rotation[..cut]);
+            // What was written to Juju is lost with the action; what was written to the disk is not.
+            (unit.world.memory, unit.world.record) = (before.memory.clone(), before.record.clone());
+            unit = unit.settled();
+            let world = &unit.world;
+            assert_eq!(status(&unit.world), status(&before), "after {cut} steps");
+            if let Some(shared) = world.memory.secret("concourse-keys") {
+                let here =
+                    [paths::HOST_KEY, paths::HOST_KEY_PUB, paths::SESSION_KEY].map(|path| world.file(path));
+                let shared =
+                    ["tsa-host-key", "tsa-public-key", "session-signing-key"].map(|key| shared.get(key));
+                assert_eq!(here, shared.map(|text| text.map(String::as_str)), "after {cut} steps");
+            }
+            for bag in world.record.unit_bags.values() {
+                let Some(told) = bag.get("worker-public-key") else { continue };
+                assert_eq!(world.file(paths::WORKER_KEY_PUB), Some(told.as_str()), "after {cut} steps");
+            }
+        }
     }
 }
 
