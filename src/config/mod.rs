@@ -153,7 +153,7 @@ pub fn parse(options: &Map<String, Value>, model: &ModelProxy) -> Result<Config,
         let env = env.clone().unwrap_or_default();
         o.keep("web-port", free_port(port, &env, workers))
     });
-    let secrets = o.optional("concourse-secrets", str::parse);
+    let secrets = o.without_default("concourse-secrets", str::parse);
     let http = o.optional("http-proxy", str::parse);
     let https = o.optional("https-proxy", str::parse);
     let no = o.parsed("no-proxy", proxy::no_proxy);

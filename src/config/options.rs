@@ -36,9 +36,12 @@ impl<'a> Options<'a> {
 
     fn value(&self, option: &str) -> &'a Value {
         debug_assert!(DECLARED.contains_key(option), "{option} is not in config.yaml");
-        let set = self.set.get(option).filter(|v| !v.is_null());
-        // Juju fills in the defaults, so that the file is parsed for what has none at most.
-        set.or_else(|| DECLARED.get(option)).unwrap_or(&Value::Null)
+        // Juju fills in the defaults: the file is parsed for options only that were kept before an upgrade brought more.
+        self.set(option).or_else(|| DECLARED.get(option)).unwrap_or(&Value::Null)
+    }
+
+    fn set(&self, option: &str) -> Option<&'a Value> {
+        self.set.get(option).filter(|v| !v.is_null())
     }
 
     /// A string as it is; empty if it is neither set nor has a default.
@@ -67,6 +70,16 @@ impl<'a> Options<'a> {
         parse: impl FnOnce(&str) -> Result<T, Invalid>,
     ) -> Option<Option<T>> {
         self.parsed(option, |text| if text.is_empty() { Ok(None) } else { parse(text).map(Some) })
+    }
+
+    /// The same, of an option without a default: Juju does not tell it while it is not set.
+    pub(super) fn without_default<T>(
+        &mut self,
+        option: &str,
+        parse: impl FnOnce(&str) -> Result<T, Invalid>,
+    ) -> Option<Option<T>> {
+        debug_assert!(DECLARED.get(option).is_some_and(Value::is_null), "{option} has a default");
+        if self.set(option).is_none() { Some(None) } else { self.optional(option, parse) }
     }
 
     pub(super) fn number(&mut self, option: &str) -> Option<i64> {
