@@ -4,7 +4,7 @@ use crate::actions::{self, Action, Answer};
 use crate::apply::Applier;
 use crate::event::{Context, Event, Goal};
 use crate::host::fs::{self, Root};
-use crate::juju::memory::Memory;
+use crate::juju::memory::{Memory, Stale};
 use crate::juju::{read, tools};
 use crate::observe::{Kept, Session, observe};
 use crate::paths;
@@ -28,12 +28,16 @@ pub fn run(root: &Root, context: &Context) -> Result<()> {
     let mut session = Session::default();
     let charm = charm_identity(Path::new(&context.charm_dir));
     let kept = fs::read(&root.path(paths::MEMORY))?.unwrap_or_default();
-    let mut memory: Memory = serde_json::from_str(&kept).unwrap_or_default();
-    session.kept = Kept::Text(kept);
+    let known: Option<Memory> = serde_json::from_str(&kept).ok();
+    let whole = known.is_some();
+    let mut memory = known.unwrap_or_default();
     session.stale = memory.note(context, &charm);
     read::refresh(&mut memory, context, &session.stale)?;
     memory.charm = charm;
     session.memory = Rc::new(memory);
+    // What no event tells anything about is what it was, and need not become text to be seen as that.
+    let untouched = session.stale == Stale::default() && !matches!(context.event, Event::Relation(_));
+    session.kept = if whole && untouched { Kept::Memory(session.memory.clone()) } else { Kept::Text(kept) };
 
     let done = match &context.event {
         Event::Action(name) => action(root, context, &mut session, name),

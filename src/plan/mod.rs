@@ -69,17 +69,19 @@ fn writes(world: &World, files: &[File]) -> Vec<Step> {
 }
 
 fn is_as_wanted(world: &World, file: &File) -> bool {
-    let Some(found) = world.machine.files.get(&file.path) else { return false };
+    is_owned(world, &file.path, file.mode, file.owner) && world.file(&file.path) == Some(&file.text)
+}
+
+/// Whether a file is there, with this mode and owner.
+fn is_owned(world: &World, path: &str, mode: u32, owner: FileOwner) -> bool {
+    let Some(found) = world.machine.files.get(path) else { return false };
     let user = world.machine.user.as_ref();
-    let (uid, gid) = match file.owner {
+    let (uid, gid) = match owner {
         FileOwner::Root => (Some(0), Some(0)),
         FileOwner::RootConcourse => (Some(0), user.map(|u| u.gid)),
         FileOwner::Concourse => (user.map(|u| u.uid), user.map(|u| u.gid)),
     };
-    found.text == file.text
-        && found.mode == file.mode
-        && Some(found.owner.uid) == uid
-        && Some(found.owner.gid) == gid
+    found.mode == mode && Some(found.owner.uid) == uid && Some(found.owner.gid) == gid
 }
 
 /// Removals for those paths that are there.

@@ -1,6 +1,6 @@
 //! The web node runs with what it should, and is restarted only for what a reload can't do.
 
-use super::{pause, removals, writes};
+use super::{is_owned, pause, removals, writes};
 use crate::parse::Moment;
 use crate::paths;
 use crate::step::{File, FileOwner, Level, Status, Step};
@@ -39,6 +39,7 @@ pub fn steps(world: &World) -> Web {
     let Ok(files) = files(world) else { return keys_only(world).into() };
     let service = world.service(Role::Web);
     let mut steps = writes(world, &files);
+    steps.extend(keys(world));
     let has_ca = files.iter().any(|f| f.path == paths::POSTGRES_CA);
     if !has_ca {
         steps.extend(removals(world, &[paths::POSTGRES_CA]));
@@ -79,12 +80,19 @@ fn keys_only(world: &World) -> Vec<Step> {
     if world.file(paths::AUTHORIZED_KEYS).is_none() {
         return vec![];
     }
-    let text = workers(world).authorized_keys();
-    let file = File { path: paths::AUTHORIZED_KEYS.into(), text, mode: 0o644, owner: FileOwner::Concourse };
-    let mut steps = writes(world, &[file]);
-    let written = !steps.is_empty();
-    steps.extend(reload(world, written));
-    steps
+    let steps: Vec<Step> = keys(world).into_iter().collect();
+    let reload = reload(world, !steps.is_empty());
+    steps.into_iter().chain(reload).collect()
+}
+
+/// Who may register. Of a thousand workers it is a long text, and made only if it is to be written.
+fn keys(world: &World) -> Option<Step> {
+    let (path, mode, owner) = (paths::AUTHORIZED_KEYS, 0o644, FileOwner::Concourse);
+    let workers = workers(world);
+    let right =
+        is_owned(world, path, mode, owner) && world.file(path).is_some_and(|text| workers.are_in(text));
+    let file = || File { path: path.into(), text: workers.authorized_keys(), mode, owner };
+    (!right).then(|| Step::Write(file()))
 }
 
 fn writes_keys(step: &Step) -> bool {
@@ -94,8 +102,8 @@ fn writes_keys(step: &Step) -> bool {
 /// The unit itself records which keys it has read, so that a reload can't get lost.
 fn reload(world: &World, written: bool) -> Option<Step> {
     let service = world.service(Role::Web);
-    let on_disk = world.file(paths::AUTHORIZED_KEYS).map(text_digest);
-    let needed = service.active && (written || service.loaded_keys != on_disk);
+    let on_disk = || world.file(paths::AUTHORIZED_KEYS).map(text_digest);
+    let needed = service.active && (written || service.loaded_keys != on_disk());
     needed.then_some(Step::Reload(Role::Web))
 }
 

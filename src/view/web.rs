@@ -2,7 +2,6 @@
 
 use super::database::{Database, database};
 use super::secrets::{WebKeys, admin_password, operator, web_keys};
-use super::workers::workers;
 use crate::config::secret_settings;
 use crate::install::Installed;
 use crate::juju::memory::PEERS;
@@ -23,7 +22,7 @@ pub fn address(world: &World) -> Option<IpAddr> {
     world.memory.addresses.get(PEERS).copied()
 }
 
-/// Everything the web node reads.
+/// Everything the web node reads but its workers' keys.
 ///
 /// # Errors
 /// What is missing, as the status that says so.
@@ -36,7 +35,6 @@ pub fn files(world: &World) -> Result<Vec<File>, Status> {
         file(paths::HOST_KEY, keys.host_key.into(), 0o600, FileOwner::Concourse),
         file(paths::HOST_KEY_PUB, keys.host_key_pub.into(), 0o644, FileOwner::Concourse),
         file(paths::SESSION_KEY, keys.session_key.into(), 0o600, FileOwner::Concourse),
-        file(paths::AUTHORIZED_KEYS, workers(world).authorized_keys(), 0o644, FileOwner::Concourse),
     ];
     if let Some(ca) = ca {
         files.push(file(paths::POSTGRES_CA, ca, 0o644, FileOwner::Root));

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 /// Authorised keys, rendered whole from the related units: who is not related is not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workers<'a> {
-    /// Public keys, each as [`PublicKey`] writes it.
-    pub keys: BTreeSet<Cow<'a, str>>,
+    /// Public keys, each as [`PublicKey`] writes it and once, in order.
+    pub keys: Vec<Cow<'a, str>>,
     /// What is wrong with data from the other side.
     pub bad: Vec<String>,
 }
@@ -31,16 +31,20 @@ pub fn related(world: &World) -> impl Iterator<Item = (&str, &str, &Bag)> {
 /// Reads the workers' keys.
 pub fn workers(world: &World) -> Workers<'_> {
     // What stands in the file was a key when it was written: to parse a thousand of them takes longer than a hook.
-    let known: BTreeSet<&str> =
+    let mut known: Vec<&str> =
         world.file(paths::AUTHORIZED_KEYS).map(|text| text.lines().collect()).unwrap_or_default();
+    known.sort_unstable();
     let parse = |text: &str| text.parse().map(|key: PublicKey| Cow::Owned(key.to_string()));
     let mut found = Workers::default();
+    let mut wanted = vec![false; known.len()];
     for (id, unit, bag) in related(world) {
         let Some(key) = bag.get("worker-public-key").filter(|v| !v.is_empty()) else { continue };
-        let key = known.get(key.as_str()).map_or_else(|| parse(key), |known| Ok(Cow::Borrowed(*known)));
-        match key {
-            Ok(key) => drop(found.keys.insert(key)),
-            Err(why) => found.bad.push(format!("{id}: {unit} says worker-public-key that is bad: {why}")),
+        match known.binary_search(&key.as_str()) {
+            Ok(i) => wanted[i] = true,
+            Err(_) => match parse(key) {
+                Ok(key) => found.keys.push(key),
+                Err(why) => found.bad.push(format!("{id}: {unit} says worker-public-key that is bad: {why}")),
+            },
         }
         if let Err(why) = answers(bag) {
             found.bad.push(format!("{id}: {unit} says paused that is bad: {why}"));
@@ -50,6 +54,10 @@ pub fn workers(world: &World) -> Workers<'_> {
     if roles(world).worker || !running(world).is_empty() {
         found.keys.extend(world.file(paths::WORKER_KEY_PUB).and_then(|text| parse(text.trim()).ok()));
     }
+    let wanted = known.into_iter().zip(wanted).filter_map(|(key, wanted)| wanted.then_some(key));
+    found.keys.extend(wanted.map(Cow::Borrowed));
+    found.keys.sort_unstable();
+    found.keys.dedup();
     found
 }
 
@@ -62,8 +70,19 @@ pub fn names(world: &World) -> BTreeSet<String> {
 }
 
 impl Workers<'_> {
+    /// Whether `text` is [`Workers::authorized_keys`].
+    pub fn are_in(&self, text: &str) -> bool {
+        let mut rest = Some(text);
+        for key in &self.keys {
+            rest = rest.and_then(|text| text.strip_prefix(key.as_ref())?.strip_prefix('\n'));
+        }
+        rest == Some("")
+    }
+
     /// The file that the TSA reads.
     pub fn authorized_keys(&self) -> String {
-        self.keys.iter().flat_map(|key| [key.as_ref(), "\n"]).collect()
+        let mut text = String::with_capacity(self.keys.iter().map(|key| key.len() + 1).sum());
+        self.keys.iter().for_each(|key| text.extend([key.as_ref(), "\n"]));
+        text
     }
 }
