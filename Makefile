@@ -47,7 +47,8 @@ test-tools: ## what tests on machines and the demo need, into target/kit
 machines: test-tools ## tests on LXD machines: real systemd, containerd, PostgreSQL
 	tests/machines/machines up
 	tests/machines/machines image
-	cargo test --locked --test machines -- --ignored --test-threads=2
+	# They wait more than they work.
+	cargo test --locked --test machines -- --ignored --test-threads=3
 
 runtime: ## containers of the real runc (root): the wrapper, leases under fire for half a minute, driver trees, what gpu-test sees
 	type -P runc >/dev/null || apt-get install -y -qq --no-install-recommends runc
@@ -63,7 +64,12 @@ gpu: ## with a GPU of NVIDIA in this machine (root): NVML, our own generator, CU
 	cargo test --locked --test gpu_program -- --nocapture --exact a_real_gpu
 	cargo test --locked --test gpu_trial -- --ignored --nocapture --exact trial_of_a_real_gpu
 
-test: lint unit charm machines runtime ## everything
+test: ## everything
+	# The machines' image comes over the network; meanwhile programs are built.
+	(tests/machines/machines up && tests/machines/machines image) & image=$$!
+	$(MAKE) lint unit charm
+	wait $$image
+	$(MAKE) machines runtime
 
 demo: ## from nothing to a web node, a database and two workers with GPUs on this computer (enable-gpu=false: without)
 	ENABLE_GPU=$(or $(enable-gpu),true) tests/demo
