@@ -4,7 +4,9 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 KIT := $(CURDIR)/target/kit
 export EMULATED_JUJU := $(KIT)/emulated-juju
+# How the charm's programs are built for tests, and how the tests' own ones.
 PROFILE ?= quick
+TOOLS ?= quick
 # What ships.
 BINS := --bin dispatch --bin runc-gpu-wrapper --bin concourse-gpu
 
@@ -37,18 +39,22 @@ chaos: ## leases under fire, with the real runc and containerd (root): CHAOS_ROU
 test-tools: ## what tests on machines and the demo need, into target/kit
 	mkdir -p $(KIT)
 	# Apart, so that the charm is built with its own features only, as it ships.
-	cargo build --profile quick --locked -p concourse-ci-machine $(BINS)
-	cargo build --profile quick --locked -p emulated-juju -p concourse-standin --bins
-	install -m 0755 target/quick/emulated-juju $(KIT)/
-	tools/pack target/quick/dispatch $(KIT)/concourse-ci-machine.charm
+	cargo build --profile $(PROFILE) --locked -p concourse-ci-machine $(BINS)
+	# What the tests have built already is not built again.
+	[ $(TOOLS) = dev ] && others=--workspace || others="-p emulated-juju -p concourse-standin"
+	cargo build --profile $(TOOLS) --locked $$others --bins
+	for tool in emulated-juju concourse-standin; do
+		strip -o $(KIT)/$$tool target/$(TOOLS:dev=debug)/$$tool
+	done
+	tools/pack target/$(PROFILE)/dispatch $(KIT)/concourse-ci-machine.charm
 	tests/postgresql/pack $(KIT)/postgresql.charm
-	tests/releases $(KIT)/releases
+	STANDIN_BIN=$(KIT)/concourse-standin tests/releases $(KIT)/releases
 
 machines: test-tools ## tests on LXD machines: real systemd, containerd, PostgreSQL
 	tests/machines/machines up
 	tests/machines/machines image
 	# They wait more than they work.
-	cargo test --locked --test machines -- --ignored --test-threads=3
+	cargo test --workspace --locked --test machines -- --ignored --test-threads=3
 
 runtime: ## containers of the real runc (root): the wrapper, leases under fire for half a minute, driver trees, what gpu-test sees
 	type -P runc >/dev/null || apt-get install -y -qq --no-install-recommends runc
@@ -57,7 +63,7 @@ runtime: ## containers of the real runc (root): the wrapper, leases under fire f
 	tests/machines/machines image
 	tests/machines/machines rootfs $(KIT)/image
 	# NVIDIA's own hook, to compare with, is nothing that a fresh machine has.
-	GPU_IMAGE=$(KIT)/image cargo test --locked --test oci_runc --test oci_chaos --test gpu_start --test gpu_trial -- --ignored --test-threads=1 --skip gpu_tree_is_as_the_plain_spec
+	GPU_IMAGE=$(KIT)/image cargo test --workspace --locked --test oci_runc --test oci_chaos --test gpu_start --test gpu_trial -- --ignored --test-threads=1 --skip gpu_tree_is_as_the_plain_spec
 
 gpu: ## with a GPU of NVIDIA in this machine (root): NVML, our own generator, CUDA in a container; says SKIPPED without one
 	type -P runc >/dev/null || apt-get install -y -qq --no-install-recommends runc
@@ -69,7 +75,7 @@ test: ## everything
 	(tests/machines/machines up && tests/machines/machines image) & image=$$!
 	$(MAKE) lint unit charm
 	wait $$image
-	$(MAKE) machines runtime
+	$(MAKE) machines runtime PROFILE=release TOOLS=dev
 
 demo: ## from nothing to a web node, a database and two workers with GPUs on this computer (enable-gpu=false: without)
 	ENABLE_GPU=$(or $(enable-gpu),true) tests/demo

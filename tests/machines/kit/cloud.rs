@@ -243,14 +243,18 @@ pub fn run(command: &mut Command) -> String {
     stdout.into_owned()
 }
 
+/// Between two looks, at first and later.
+const LOOKS: std::ops::Range<Duration> = Duration::from_millis(100)..Duration::from_secs(1);
+
 /// Waits until `done` says so; what it says otherwise is told when time is up.
 pub fn wait(what: &str, limit: Duration, mut done: impl FnMut() -> Result<(), String>) {
-    let end = Instant::now() + limit;
+    let begun = Instant::now();
     loop {
         match done() {
             Ok(()) => return,
-            Err(last) if Instant::now() > end => panic!("gave up waiting for {what}; last: {last}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            Err(last) if begun.elapsed() > limit => panic!("gave up waiting for {what}; last: {last}"),
+            // A look at a machine is work for those that are waited for: what takes longer is looked at less often.
+            Err(_) => std::thread::sleep((begun.elapsed() / 5).clamp(LOOKS.start, LOOKS.end)),
         }
     }
 }
