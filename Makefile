@@ -53,7 +53,7 @@ test-tools: ## what tests on machines and the demo need, into target/kit
 machines: test-tools ## tests on LXD machines: real systemd, containerd, PostgreSQL
 	tests/machines/machines up
 	tests/machines/machines image
-	# They wait more than they work.
+	# Two at a time take a third longer: they wait a lot.
 	cargo test --workspace --locked --test machines -- --ignored --test-threads=3
 
 runtime: ## containers of the real runc (root): the wrapper, leases under fire for half a minute, driver trees, what gpu-test sees

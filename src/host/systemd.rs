@@ -1,6 +1,6 @@
 //! systemd's word on its units, over D-Bus: `systemctl show` tells the same, and takes milliseconds to start.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::time::Duration;
 use zbus::Connection;
 use zbus::OwnedObjectPath;
@@ -34,11 +34,10 @@ async fn ask(names: &[&str]) -> Result<Vec<Unit>> {
     let path = "/org/freedesktop/systemd1";
     let answer = call(&bus, path, "org.freedesktop.systemd1.Manager", "ListUnitsByNames", &(names,)).await?;
     let listed: Vec<Listed> = answer.body().deserialize()?;
+    // One for each name, in their order; each says the name that it has itself, which may be another.
+    ensure!(listed.len() == names.len(), "systemd tells {} of {} units", listed.len(), names.len());
     let mut found = vec![];
-    for name in names {
-        let listed =
-            listed.iter().find(|unit| unit.0 == *name).with_context(|| format!("{name} is not told"))?;
-        let (load_state, active_state, path) = (&listed.2, &listed.3, &listed.6);
+    for (_, _, load_state, active_state, _, _, path, ..) in &listed {
         let mut unit = Unit {
             active_state: active_state.clone(),
             file_state: String::new(),
