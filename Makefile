@@ -53,8 +53,8 @@ test-tools: ## what tests on machines and the demo need, into target/kit
 machines: test-tools ## tests on LXD machines: real systemd, containerd, PostgreSQL
 	tests/machines/machines up
 	tests/machines/machines image
-	# Two at a time take half as long again: they wait a lot.
-	cargo test --workspace --locked --test machines -- --ignored --test-threads=4
+	# Two at a time take half as long again, and four are hardly quicker.
+	cargo test --workspace --locked --test machines -- --ignored --test-threads=3
 
 runtime: ## containers of the real runc (root): the wrapper, leases under fire for half a minute, driver trees, what gpu-test sees
 	type -P runc >/dev/null || apt-get install -y -qq --no-install-recommends runc
