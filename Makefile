@@ -73,7 +73,9 @@ gpu: ## with a GPU of NVIDIA in this machine (root): NVML, our own generator, CU
 test: ## everything
 	# The machines' image comes over the network; meanwhile programs are built.
 	(tests/machines/machines up && tests/machines/machines image) & image=$$!
-	$(MAKE) lint unit charm
+	$(MAKE) lint
+	# Both end with what only one core works at.
+	$(MAKE) -j2 unit charm
 	wait $$image
 	$(MAKE) machines runtime PROFILE=release TOOLS=dev
 
