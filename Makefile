@@ -53,7 +53,7 @@ test-tools: ## what tests on machines and the demo need, into target/kit
 machines: test-tools ## tests on LXD machines: real systemd, containerd, PostgreSQL
 	tests/machines/machines up
 	tests/machines/machines image
-	# Two at a time take half as long again, and four are hardly quicker.
+	# Two at a time take a third longer, and four are hardly quicker.
 	cargo test --workspace --locked --test machines -- --ignored --test-threads=3
 
 runtime: ## containers of the real runc (root): the wrapper, leases under fire for half a minute, driver trees, what gpu-test sees

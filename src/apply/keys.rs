@@ -14,8 +14,8 @@ use std::path::Path;
 /// Makes an RSA key, the only kind that Concourse takes, in the one format that both it and OpenSSH read; in a private
 /// directory beside its place. The private half is moved last, so that a pair is there whole or is made again.
 ///
-/// 3072 bits, as ssh-keygen takes by itself, have the strength of 128 (NIST SP 800-57): 4096 take twice as long to make, with
-/// each sign-in and token, and are longer in a thousand workers' bags.
+/// 3072 bits, as ssh-keygen takes by itself, are as strong as a secret of 128 (NIST SP 800-57); 4096 take half as long again
+/// to make, and are longer in the bags of a thousand workers.
 pub fn generate(root: &Root, kind: KeyKind, path: &str) -> Result<()> {
     let target = root.path(path);
     let dir = target.parent().context("a key needs a directory")?;
