@@ -115,9 +115,9 @@ fn every_sentence_is_short_and_says_what_to_do() {
 }
 
 /// A container's own device takes the place of the profile's of the same name. Under another name it stands beside it,
-/// and which of the two has its way with the node isn't said anywhere.
+/// and which of the two has its way with the node isn't said anywhere. One that is like the profile's changes nothing.
 #[test]
-fn lxc_commands_call_devices_as_the_profile_does() {
+fn lxc_commands_call_devices_as_the_profile_does_and_set_them_apart() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charm/lxd-profile.yaml");
     let profile: serde_yaml::Value = serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let devices = profile["devices"].as_mapping().unwrap();
@@ -142,6 +142,13 @@ fn lxc_commands_call_devices_as_the_profile_does() {
             let Some(path) = words.iter().find_map(|word| word.strip_prefix("path=")) else { continue };
             let expected = name_of(path).unwrap_or(words[at + 5]);
             assert_eq!(words[at + 5], expected, "{name}: {line}");
+            let own = words[at + 6..].iter().filter(|word| **word != "unix-char");
+            let like = |option: &str| {
+                option.split_once('=').is_some_and(|(key, value)| {
+                    devices.get(expected).is_some_and(|device| device[key].as_str() == Some(value))
+                })
+            };
+            assert!(!own.copied().all(like), "{name}: {line}");
             seen.insert(expected.to_owned());
         }
     }

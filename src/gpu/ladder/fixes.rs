@@ -46,10 +46,14 @@ fn lxd_name(node: &Path) -> String {
     node.file_name().unwrap_or_default().to_string_lossy().to_lowercase()
 }
 
-/// `lxc config device add` for a node of the host. Tasks are no root, so everybody may open it.
+/// `lxc config device add` for a node of the host. Tasks are no root, so everybody may open it. `uid=0`, LXD's default, sets it
+/// apart from the profile's, for LXD does nothing about a device that is like one it has, also where it has missed the node's
+/// coming: of several changes in the host's `/dev` that it reads at once it acts on the first (5.0 to 6, driver_fanotify.go).
 pub fn lxc_node(facts: &Facts, node: &Path) -> String {
     let (path, name, to) = (node.display(), lxd_name(node), container(facts));
-    format!("lxc config device add {to} {name} unix-char source={path} path={path} mode=0666 required=false")
+    format!(
+        "lxc config device add {to} {name} unix-char source={path} path={path} mode=0666 uid=0 required=false"
+    )
 }
 
 /// The message and the commands for nodes that the container lacks, or that its host lacks.
