@@ -14,6 +14,7 @@ use crate::step::Step;
 use crate::view::gpu::told;
 use crate::world::World;
 use anyhow::{Context as _, Result, bail};
+use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -139,16 +140,34 @@ fn keep(root: &Root, context: &Context, session: &mut Session) -> Result<()> {
     if !session.replaced.is_empty() {
         Rc::make_mut(&mut memory).secrets.retain(|id, _| !session.replaced.contains(id));
     }
-    // The same one is equal without a look inside.
-    if matches!(&session.kept, Kept::Memory(kept) if *kept == memory) {
-        return Ok(());
-    }
-    let text = serde_json::to_string(&*memory)?;
-    if !matches!(&session.kept, Kept::Text(kept) if *kept == text) {
+    let unchanged = match &session.kept {
+        // The same one is equal without a look inside.
+        Kept::Memory(kept) => *kept == memory,
+        Kept::Text(kept) => reads(kept, &memory),
+    };
+    if !unchanged {
+        let text = serde_json::to_string(&*memory)?;
         fs::write_atomic(&root.path(paths::MEMORY), text.as_bytes(), 0o600, None)?;
     }
     session.kept = Kept::Memory(memory);
     Ok(())
+}
+
+/// Whether `memory` as text is this text, without the making of another one: with a thousand workers it is long.
+fn reads(text: &str, memory: &Memory) -> bool {
+    struct Rest<'a>(&'a [u8]);
+    impl Write for Rest<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.strip_prefix(bytes).ok_or(io::ErrorKind::InvalidData)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut rest = Rest(text.as_bytes());
+    serde_json::to_writer(&mut rest, memory).is_ok() && rest.0.is_empty()
 }
 
 /// Tells one charm from another, also after an upgrade out of an error, which runs no upgrade-charm.

@@ -147,11 +147,12 @@ impl Memory {
     }
 
     /// Brings a relation's members to `units`; gives those that are new and so unread.
-    pub fn set_members(&mut self, endpoint: &str, id: &str, units: Vec<String>) -> Vec<String> {
+    pub fn set_members(&mut self, endpoint: &str, id: &str, units: &[String]) -> Vec<String> {
         let relation = self.endpoint_mut(endpoint).entry(id.to_owned()).or_default();
-        let members: BTreeSet<String> = units.into_iter().collect();
-        relation.units.retain(|unit, _| members.contains(unit));
-        members.into_iter().filter(|unit| !relation.units.contains_key(unit)).collect()
+        let members: BTreeSet<&str> = units.iter().map(String::as_str).collect();
+        relation.units.retain(|unit, _| members.contains(unit.as_str()));
+        let unread = members.into_iter().filter(|unit| !relation.units.contains_key(*unit));
+        unread.map(str::to_owned).collect()
     }
 
     /// Forgets the relations of an endpoint that are not among `ids`.
@@ -197,7 +198,7 @@ mod tests {
 
     fn related() -> Memory {
         let mut memory = Memory { charm: "c".into(), ..Memory::default() };
-        memory.set_members("worker-tsa", "worker-tsa:1", vec!["web/0".into()]);
+        memory.set_members("worker-tsa", "worker-tsa:1", &["web/0".into()]);
         memory.relation_mut("worker-tsa", "worker-tsa:1").units.insert("web/0".into(), Bag::new());
         memory
     }
@@ -247,7 +248,7 @@ mod tests {
             }))
         };
         let mut memory = Memory { charm: "c".into(), ..Memory::default() };
-        memory.set_members("web-tsa", "web-tsa:1", vec!["gpu/3".into()]);
+        memory.set_members("web-tsa", "web-tsa:1", &["gpu/3".into()]);
         memory.note(&event(Phase::Departed), "c");
         assert_eq!(memory.departed, ["gpu-3".to_owned(), "gpu-3-untagged".to_owned()].into());
         memory.note(&event(Phase::Joined), "c");
@@ -257,7 +258,7 @@ mod tests {
     #[test]
     fn members_that_left_are_forgotten_and_new_ones_are_unread() {
         let mut memory = related();
-        let unread = memory.set_members("worker-tsa", "worker-tsa:1", vec!["web/1".into()]);
+        let unread = memory.set_members("worker-tsa", "worker-tsa:1", &["web/1".into()]);
         assert_eq!(unread, ["web/1"]);
         assert!(memory.one("worker-tsa").unwrap().1.units.is_empty());
     }

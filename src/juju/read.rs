@@ -60,7 +60,7 @@ fn relation(
         memory.relations.entry(endpoint.to_owned()).or_default().remove(id);
         return Ok(());
     };
-    let mut unread = memory.set_members(endpoint, id, members.clone());
+    let mut unread = memory.set_members(endpoint, id, &members);
     // The event's unit may not be listed: in departed it is gone, and its bag is of no more use.
     let moved = moved.filter(|unit| members.iter().any(|m| m == unit) && !unread.iter().any(|u| u == unit));
     unread.extend(moved.map(str::to_owned));

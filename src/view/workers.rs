@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 /// Authorised keys, rendered whole from the related units: who is not related is not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workers<'a> {
-    /// Public keys, each as [`PublicKey`] writes it and once, in order.
+    /// Public keys, each as [`PublicKey`] writes it, in the order of the units and this unit's own last.
     pub keys: Vec<Cow<'a, str>>,
     /// What is wrong with data from the other side.
     pub bad: Vec<String>,
@@ -30,18 +30,21 @@ pub fn related(world: &World) -> impl Iterator<Item = (&str, &str, &Bag)> {
 
 /// Reads the workers' keys.
 pub fn workers(world: &World) -> Workers<'_> {
-    // What stands in the file was a key when it was written: to parse a thousand of them takes longer than a hook.
-    let mut known: Vec<&str> =
+    // What stands in the file was a key when it was written, in this order: to parse a thousand of them takes longer
+    // than a hook, and so does a search for each.
+    let known: Vec<&str> =
         world.file(paths::AUTHORIZED_KEYS).map(|text| text.lines().collect()).unwrap_or_default();
-    known.sort_unstable();
+    let mut rest = &known[..];
     let parse = |text: &str| text.parse().map(|key: PublicKey| Cow::Owned(key.to_string()));
     let mut found = Workers::default();
-    let mut wanted = vec![false; known.len()];
     for (id, unit, bag) in related(world) {
         let Some(key) = bag.get("worker-public-key").filter(|v| !v.is_empty()) else { continue };
-        match known.binary_search(&key.as_str()) {
-            Ok(i) => wanted[i] = true,
-            Err(_) => match parse(key) {
+        match rest.iter().position(|line| line == key) {
+            Some(at) => {
+                found.keys.push(Cow::Borrowed(key));
+                rest = &rest[at + 1..];
+            }
+            None => match parse(key) {
                 Ok(key) => found.keys.push(key),
                 Err(why) => found.bad.push(format!("{id}: {unit} says worker-public-key that is bad: {why}")),
             },
@@ -54,10 +57,6 @@ pub fn workers(world: &World) -> Workers<'_> {
     if roles(world).worker || !running(world).is_empty() {
         found.keys.extend(world.file(paths::WORKER_KEY_PUB).and_then(|text| parse(text.trim()).ok()));
     }
-    let wanted = known.into_iter().zip(wanted).filter_map(|(key, wanted)| wanted.then_some(key));
-    found.keys.extend(wanted.map(Cow::Borrowed));
-    found.keys.sort_unstable();
-    found.keys.dedup();
     found
 }
 
