@@ -56,14 +56,14 @@ machines: test-tools ## tests on LXD machines: real systemd, containerd, Postgre
 	# Two at a time take a third longer, and four are hardly quicker.
 	cargo test --workspace --locked --test machines -- --ignored --test-threads=3
 
-runtime: ## containers of the real runc (root): the wrapper, leases under fire for half a minute, driver trees, what gpu-test sees
+runtime: ## containers of the real runc (root): the wrapper, leases under fire for half a minute, driver trees, what gpu-test sees, a child that sleeps in the kernel
 	type -P runc >/dev/null || apt-get install -y -qq --no-install-recommends runc
 	type -P containerd >/dev/null || [ -n "$${CHAOS_CONTAINERD:-}" ] || apt-get install -y -qq --no-install-recommends containerd
 	tests/machines/machines up
 	tests/machines/machines image
 	tests/machines/machines rootfs $(KIT)/image
 	# NVIDIA's own hook, to compare with, is nothing that a fresh machine has.
-	GPU_IMAGE=$(KIT)/image cargo test --workspace --locked --test oci_runc --test oci_chaos --test gpu_start --test gpu_trial -- --ignored --test-threads=1 --skip gpu_tree_is_as_the_plain_spec
+	GPU_IMAGE=$(KIT)/image cargo test --workspace --locked --test oci_runc --test oci_chaos --test gpu_start --test gpu_trial --test asleep -- --ignored --test-threads=1 --skip gpu_tree_is_as_the_plain_spec
 
 gpu: ## with a GPU of NVIDIA in this machine (root): NVML, our own generator, CUDA in a container; says SKIPPED without one
 	type -P runc >/dev/null || apt-get install -y -qq --no-install-recommends runc

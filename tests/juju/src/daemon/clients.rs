@@ -14,11 +14,13 @@ use std::thread;
 
 /// Serves clients from a thread, until the process ends.
 pub fn listen(daemon: &Arc<Daemon>, socket: &Path) -> Result<()> {
-    // A socket that an earlier controller left cannot be bound again.
-    let _ = fs::remove_file(socket);
+    // Who finds the socket can connect to it: it is put there, over what an earlier controller left, when it listens.
+    let unready = socket.with_added_extension("new");
+    let _ = fs::remove_file(&unready);
     let listener =
-        UnixListener::bind(socket).with_context(|| format!("cannot listen on {}", socket.display()))?;
-    fs::set_permissions(socket, fs::Permissions::from_mode(0o600))?;
+        UnixListener::bind(&unready).with_context(|| format!("cannot listen on {}", socket.display()))?;
+    fs::set_permissions(&unready, fs::Permissions::from_mode(0o600))?;
+    fs::rename(&unready, socket)?;
     let daemon = Arc::clone(daemon);
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
