@@ -1,5 +1,6 @@
-//! One file for each thing that users rely on.
+//! One file for each thing that users rely on. Tests start by their names in order: what takes longest is best an early one.
 
+mod another_worker;
 mod builds;
 mod database;
 mod gpu;
@@ -15,7 +16,6 @@ mod relation;
 mod secrets;
 mod starting;
 mod steps;
-mod untagged;
 mod upgrade;
 mod work_dir;
 mod wrapper;

@@ -5,6 +5,7 @@ use super::mirror::Mirror;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The repository.
@@ -25,6 +26,8 @@ pub struct Cloud {
     model: &'static str,
     /// Where units download Concourse from.
     pub mirror: Mirror,
+    /// Of the last login, which lasts until the web node has another session key.
+    token: Mutex<Option<String>>,
 }
 
 impl Cloud {
@@ -35,7 +38,7 @@ impl Cloud {
 
     /// The same, with a controller of that version.
     pub fn of_juju(model: &'static str, version: &str) -> Self {
-        let cloud = Cloud { model, mirror: Mirror::start(&kit("releases")) };
+        let cloud = Cloud { model, mirror: Mirror::start(&kit("releases")), token: Mutex::default() };
         cloud.script(&["down"]);
         run(cloud.command(&["up"]).env("JUJU_VERSION", version));
         cloud
@@ -82,7 +85,7 @@ impl Cloud {
 
     /// The option's value for this cloud's mirror.
     pub fn mirror_url(&self) -> String {
-        let host = run(Command::new(repository().join("tests/machines/machines")).arg("host-address"));
+        let host = run(machines().arg("host-address"));
         format!("http://{}:{}/concourse-{{version}}-linux-{{arch}}.tgz", host.trim(), self.mirror.port)
     }
 
@@ -114,8 +117,12 @@ impl Cloud {
 
     /// A machine's reboot, as the operator would see it.
     pub fn reboot(&self, machine: &str) {
-        let name = format!("{}-{machine}", self.model);
-        run(Command::new(repository().join("tests/machines/machines")).args(["restart", &name]));
+        run(machines().args(["restart", &format!("{}-{machine}", self.model)]));
+    }
+
+    /// A machine's address, which its services are reached at from here.
+    pub fn address(&self, machine: &str) -> String {
+        run(machines().args(["address", &format!("{}-{machine}", self.model)])).trim().to_owned()
     }
 
     /// Waits until Juju has nothing left to run.
@@ -179,14 +186,13 @@ impl Cloud {
 
     /// Names, states and tags of the registered workers, as the web node's own API tells them.
     pub fn workers(&self) -> Vec<String> {
-        let password = self.password("web/0");
-        let token = "curl -sf -u fly:Zmx5 http://127.0.0.1:8080/sky/issuer/token -d grant_type=password -d username=admin \
-            --data-urlencode \"password=$(cat /tmp/pw)\" --data-urlencode 'scope=openid profile email federated:id groups' | jq -r .access_token";
-        let list = format!(
-            "umask 077; echo -n '{password}' > /tmp/pw; curl -sf -H \"Authorization: Bearer $({token})\" http://127.0.0.1:8080/api/v1/workers"
-        );
-        let workers: Value = serde_json::from_str(&self.exec("1", &list)).unwrap();
-        let mut lines: Vec<String> = workers.as_array().unwrap().iter().map(line_of).collect();
+        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = token.as_ref().and_then(|token| self.try_worker_rows("1", token));
+        let rows = known.unwrap_or_else(|| {
+            let new = token.insert(self.login("1", &self.password("web/0")));
+            self.worker_rows("1", new)
+        });
+        let mut lines: Vec<String> = rows.iter().map(line_of).collect();
         lines.sort();
         lines
     }
@@ -232,6 +238,10 @@ impl Drop for Cloud {
         }
         drop(self.command(&["down"]).output());
     }
+}
+
+fn machines() -> Command {
+    Command::new(repository().join("tests/machines/machines"))
 }
 
 /// Runs a program that must succeed.

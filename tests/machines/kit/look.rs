@@ -23,18 +23,26 @@ impl Cloud {
     /// Logs in at the web node of a machine, as `fly login` does.
     pub fn login(&self, machine: &str, password: &str) -> String {
         let script = format!(
-            "printf %s '{password}' | curl -sSf -u fly:Zmx5 http://127.0.0.1:8080/sky/issuer/token -d grant_type=password \
-             -d username=admin --data-urlencode password@- --data-urlencode 'scope=openid profile email federated:id groups'"
+            "printf %s '{password}' | curl -sSf -u fly:Zmx5 http://{}:8080/sky/issuer/token -d grant_type=password \
+             -d username=admin --data-urlencode password@- --data-urlencode 'scope=openid profile email federated:id groups'",
+            self.address(machine)
         );
-        let answer: Value = serde_json::from_str(&self.exec(machine, &script)).unwrap();
+        let answer: Value = serde_json::from_str(&run(Command::new("bash").args(["-c", &script]))).unwrap();
         answer["access_token"].as_str().unwrap().to_owned()
     }
 
     /// The workers' rows, as the web node of a machine tells them.
     pub fn worker_rows(&self, machine: &str, token: &str) -> Vec<Value> {
-        let list =
-            format!("curl -sSf -H 'Authorization: Bearer {token}' http://127.0.0.1:8080/api/v1/workers");
-        serde_json::from_str::<Value>(&self.exec(machine, &list)).unwrap().as_array().unwrap().clone()
+        self.try_worker_rows(machine, token).expect("the web node tells its workers")
+    }
+
+    /// The same; `None`: not to this token, or not now.
+    pub fn try_worker_rows(&self, machine: &str, token: &str) -> Option<Vec<Value>> {
+        let url = format!("http://{}:8080/api/v1/workers", self.address(machine));
+        let bearer = format!("Authorization: Bearer {token}");
+        let answer = Command::new("curl").args(["-sSf", "-m", "30", "-H", &bearer, &url]).output().unwrap();
+        let rows: Value = answer.status.success().then(|| serde_json::from_slice(&answer.stdout).unwrap())?;
+        Some(rows.as_array().unwrap().clone())
     }
 
     /// Waits until exactly these workers run and no other is known.
