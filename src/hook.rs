@@ -143,7 +143,7 @@ fn keep(root: &Root, context: &Context, session: &mut Session) -> Result<()> {
     let unchanged = match &session.kept {
         // The same one is equal without a look inside.
         Kept::Memory(kept) => *kept == memory,
-        Kept::Text(kept) => reads(kept, &memory),
+        Kept::Text(kept) => is_text_of(kept, &memory),
     };
     if !unchanged {
         let text = serde_json::to_string(&*memory)?;
@@ -154,7 +154,7 @@ fn keep(root: &Root, context: &Context, session: &mut Session) -> Result<()> {
 }
 
 /// Whether `memory` as text is this text, without the making of another one: with a thousand workers it is long.
-fn reads(text: &str, memory: &Memory) -> bool {
+fn is_text_of(text: &str, memory: &Memory) -> bool {
     struct Rest<'a>(&'a [u8]);
     impl Write for Rest<'_> {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -176,4 +176,22 @@ fn charm_identity(dir: &Path) -> String {
     std::fs::metadata(dir.join("dispatch"))
         .map(|meta| format!("{}-{}-{}-{}", meta.size(), meta.ino(), meta.ctime(), meta.ctime_nsec()))
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memory_is_told_from_any_other_by_its_text() {
+        let mut memory = Memory { charm: "c".into(), ..Memory::default() };
+        memory.set_members("web-tsa", "web-tsa:1", &["worker/0".into()]);
+        let text = serde_json::to_string(&memory).unwrap();
+        assert!(is_text_of(&text, &memory));
+        for other in ["", &text[..text.len() - 1], &format!("{text} "), &text.replace("\"c\"", "\"d\"")] {
+            assert!(!is_text_of(other, &memory), "{other}");
+        }
+        memory.departed.insert("worker-0".into());
+        assert!(!is_text_of(&text, &memory));
+    }
 }

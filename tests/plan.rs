@@ -6,6 +6,8 @@
 mod actions;
 #[path = "plan/gpus.rs"]
 mod gpus;
+#[path = "plan/keys.rs"]
+mod keys;
 mod kit;
 #[path = "plan/outside.rs"]
 mod outside;

@@ -30,8 +30,8 @@ pub fn related(world: &World) -> impl Iterator<Item = (&str, &str, &Bag)> {
 
 /// Reads the workers' keys.
 pub fn workers(world: &World) -> Workers<'_> {
-    // What stands in the file was a key when it was written, in this order: to parse a thousand of them takes longer
-    // than a hook, and so does a search for each.
+    // What stands in the file was a key when it was written: to parse a thousand of them takes longer than a hook.
+    // It stands there in this order, unless an older charm wrote it, so that one walk finds them all.
     let known: Vec<&str> =
         world.file(paths::AUTHORIZED_KEYS).map(|text| text.lines().collect()).unwrap_or_default();
     let mut rest = &known[..];

@@ -64,6 +64,8 @@ pub fn nodes(facts: &Facts, vendor: Vendor, nodes: &[PathBuf], make: &str) -> Mi
         Machine::Lxd { .. } => {
             let mut fix = vec!["# on the LXD host; the charm's lxd-profile.yaml does the same".to_owned()];
             fix.extend(nodes.iter().map(|n| lxc_node(facts, n)));
+            let to = container(facts);
+            fix.push(format!("# of what LXD says exists already, first: lxc config device remove {to} NAME"));
             fix.push(format!("# where the host has no {first} either: {make}"));
             let message = format!(
                 "{maker} GPU not passed on, {first} is missing: on the LXD host run the lxc commands of gpu-diagnose"

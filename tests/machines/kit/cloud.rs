@@ -26,7 +26,7 @@ pub struct Cloud {
     model: &'static str,
     /// Where units download Concourse from.
     pub mirror: Mirror,
-    /// Of the last login, which lasts until the web node has another session key.
+    /// Of the last login. It ends when the web node has forgotten it, and then there is another one.
     token: Mutex<Option<String>>,
 }
 
@@ -187,7 +187,7 @@ impl Cloud {
     /// Names, states and tags of the registered workers, as the web node's own API tells them.
     pub fn workers(&self) -> Vec<String> {
         let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = token.as_ref().and_then(|token| self.try_worker_rows("1", token));
+        let known = token.as_ref().and_then(|token| self.try_worker_rows("1", token).ok());
         let rows = known.unwrap_or_else(|| {
             let new = token.insert(self.login("1", &self.password("web/0")));
             self.worker_rows("1", new)

@@ -23,7 +23,7 @@ impl Cloud {
     /// Logs in at the web node of a machine, as `fly login` does.
     pub fn login(&self, machine: &str, password: &str) -> String {
         let script = format!(
-            "printf %s '{password}' | curl -sSf -u fly:Zmx5 http://{}:8080/sky/issuer/token -d grant_type=password \
+            "printf %s '{password}' | curl -sSf --noproxy '*' -m 60 -u fly:Zmx5 http://{}:8080/sky/issuer/token -d grant_type=password \
              -d username=admin --data-urlencode password@- --data-urlencode 'scope=openid profile email federated:id groups'",
             self.address(machine)
         );
@@ -33,16 +33,22 @@ impl Cloud {
 
     /// The workers' rows, as the web node of a machine tells them.
     pub fn worker_rows(&self, machine: &str, token: &str) -> Vec<Value> {
-        self.try_worker_rows(machine, token).expect("the web node tells its workers")
+        self.try_worker_rows(machine, token).unwrap_or_else(|why| panic!("{why}"))
     }
 
-    /// The same; `None`: not to this token, or not now.
-    pub fn try_worker_rows(&self, machine: &str, token: &str) -> Option<Vec<Value>> {
+    /// The same; or why not to this token, or not now.
+    ///
+    /// # Errors
+    /// What curl says.
+    pub fn try_worker_rows(&self, machine: &str, token: &str) -> Result<Vec<Value>, String> {
         let url = format!("http://{}:8080/api/v1/workers", self.address(machine));
         let bearer = format!("Authorization: Bearer {token}");
-        let answer = Command::new("curl").args(["-sSf", "-m", "30", "-H", &bearer, &url]).output().unwrap();
-        let rows: Value = answer.status.success().then(|| serde_json::from_slice(&answer.stdout).unwrap())?;
-        Some(rows.as_array().unwrap().clone())
+        let args = ["-sSf", "--noproxy", "*", "-m", "30", "-H", &bearer, &url];
+        let answer = Command::new("curl").args(args).output().unwrap();
+        if !answer.status.success() {
+            return Err(String::from_utf8_lossy(&answer.stderr).into_owned());
+        }
+        Ok(serde_json::from_slice::<Value>(&answer.stdout).unwrap().as_array().unwrap().clone())
     }
 
     /// Waits until exactly these workers run and no other is known.
