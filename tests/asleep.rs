@@ -1,5 +1,5 @@
 //! A child that sleeps in the kernel, where no signal reaches it, keeps nobody waiting beyond its deadline: one that writes to a
-//! file system that is frozen, which the kernel treats as a driver that hangs does.
+//! frozen file system sleeps as one does whose driver hangs.
 
 use concourse_ci_machine::host::talk::{DYING, ends, talk};
 use std::path::{Path, PathBuf};
