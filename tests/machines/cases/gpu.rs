@@ -154,7 +154,9 @@ fn shows(cloud: &Cloud, app: &str, count: usize) {
         if said == status && listed.contains(&tag) && listed.contains(" running ") {
             return Ok(());
         }
-        Err(format!("{said}; {listed}"))
+        // Whether LXD has passed a node on, or the charm has not seen it.
+        let there = cloud.try_exec(if app == "small" { "2" } else { "3" }, "ls /dev | grep nvidia").stdout;
+        Err(format!("{said}; {listed}; in /dev: {}", String::from_utf8_lossy(&there).replace('\n', " ")))
     });
 }
 
